@@ -1,0 +1,2 @@
+//! onced: a dedupe appliance.
+pub mod model;

@@ -1,0 +1,2 @@
+//! onced
+fn main() {}
