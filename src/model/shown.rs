@@ -20,9 +20,19 @@ pub fn show(record: &Arc<Record>, policy: &Policy, now: Now) -> Option<Shown> {
     let shown = if leased && now.boot >= record.lease_end {
         let state = lease_end_state(record, max_attempts);
         let record = noted(record, state, now);
-        Shown { record, state, orphaned: state == State::Pending, max_attempts }
+        Shown {
+            record,
+            state,
+            orphaned: state == State::Pending,
+            max_attempts,
+        }
     } else {
-        Shown { record: record.clone(), state: record.state, orphaned: false, max_attempts }
+        Shown {
+            record: record.clone(),
+            state: record.state,
+            orphaned: false,
+            max_attempts,
+        }
     };
     (!over(&shown, policy, now)).then_some(shown)
 }
@@ -84,7 +94,13 @@ impl Record {
     /// Adds a fact about the present token and attempt; the oldest makes room.
     pub(super) fn note(&mut self, event: Event, at: Timestamp, by: Option<Box<str>>) {
         let (token, attempt) = (self.token, self.attempt);
-        self.remember(HistoryEntry { at, event, token, attempt, by });
+        self.remember(HistoryEntry {
+            at,
+            event,
+            token,
+            attempt,
+            by,
+        });
     }
 
     /// Adds a fact; the oldest makes room.

@@ -5,7 +5,7 @@ use crate::model::command::{BadInput, Claim, Mode, Payload};
 use crate::model::outcome::{Reason, Shown, Verdict};
 use crate::model::policy::FingerprintKind;
 use crate::model::record::{
-    Event, Fingerprint, Kind, KeptResult, Record, Retention, State, Token, Window,
+    Event, Fingerprint, KeptResult, Kind, Record, Retention, State, Token, Window,
 };
 use crate::model::shown::used_up;
 use crate::model::time::{BootTime, Span, Timestamp};
@@ -52,7 +52,10 @@ fn check_json(context: Context<'_>, claim: &Claim) -> Result<(), BadInput> {
             if claim.fingerprint.is_none()
                 && context.policy.fingerprint == FingerprintKind::Json =>
         {
-            payload.fingerprint(FingerprintKind::Json).map(|_| ()).map_err(BadInput::Json)
+            payload
+                .fingerprint(FingerprintKind::Json)
+                .map(|_| ())
+                .map_err(BadInput::Json)
         }
         _ => Ok(()),
     }
@@ -99,9 +102,12 @@ fn resume(context: Context<'_>, shown: Shown) -> Step {
 /// storm of duplicates does not become a storm of writes.
 fn duplicate(context: Context<'_>, shown: Shown) -> Step {
     let record = &shown.record;
-    if let (true, Window::Sliding, Retention::For(retention), Some(end)) =
-        (context.slide, record.window, record.retention, record.expires_at)
-    {
+    if let (true, Window::Sliding, Retention::For(retention), Some(end)) = (
+        context.slide,
+        record.window,
+        record.retention,
+        record.expires_at,
+    ) {
         let restarted = context.now.time.after(retention);
         if restarted.since(end).as_millis() >= retention.as_millis() / 8 && restarted > end {
             let mut record = Record::clone(record);

@@ -68,14 +68,25 @@ pub fn apply(context: Context<'_>, record: Option<&Arc<Record>>, command: &Comma
         Verb::Claim(claim) => claim::decide(context, shown, claim),
         Verb::Renew { token, lease } => verbs::renew(context, shown, *token, *lease),
         Verb::Effect { token } => verbs::effect(context, shown, *token),
-        Verb::Complete { token: Some(token), result } => {
-            verbs::complete(context, shown, *token, result)
-        }
-        Verb::Complete { token: None, result } => {
-            verbs::complete_by_hand(context, shown, result, by)
-        }
-        Verb::Fail { token, error, retry_in, bury } => {
-            let failure = verbs::Failure { error: error.clone(), retry_in: *retry_in, bury: *bury };
+        Verb::Complete {
+            token: Some(token),
+            result,
+        } => verbs::complete(context, shown, *token, result),
+        Verb::Complete {
+            token: None,
+            result,
+        } => verbs::complete_by_hand(context, shown, result, by),
+        Verb::Fail {
+            token,
+            error,
+            retry_in,
+            bury,
+        } => {
+            let failure = verbs::Failure {
+                error: error.clone(),
+                retry_in: *retry_in,
+                bury: *bury,
+            };
             match token {
                 Some(token) => verbs::fail(context, &command.key, shown, *token, failure),
                 None => verbs::fail_by_hand(context, &command.key, shown, failure, by),
@@ -97,8 +108,18 @@ pub fn apply(context: Context<'_>, record: Option<&Arc<Record>>, command: &Comma
 impl Context<'_> {
     /// An answer that changes nothing.
     fn refuse(self, verdict: Verdict, record: Option<Shown>) -> Step {
-        let outcome = Outcome { verdict, record, removed: false, now: self.now };
-        Step { effect: Effect::None, outcome, granted: false, late: None }
+        let outcome = Outcome {
+            verdict,
+            record,
+            removed: false,
+            now: self.now,
+        };
+        Step {
+            effect: Effect::None,
+            outcome,
+            granted: false,
+            late: None,
+        }
     }
 
     /// The record is now this one, and that is what the answer shows.
@@ -113,13 +134,33 @@ impl Context<'_> {
             orphaned: false,
             max_attempts: record.max_attempts.unwrap_or(self.policy.max_attempts),
         });
-        let outcome = Outcome { verdict, record: Some(shown), removed: false, now: self.now };
-        Step { effect: Effect::Put(record), outcome, granted: false, late: None }
+        let outcome = Outcome {
+            verdict,
+            record: Some(shown),
+            removed: false,
+            now: self.now,
+        };
+        Step {
+            effect: Effect::Put(record),
+            outcome,
+            granted: false,
+            late: None,
+        }
     }
 
     /// The record is gone, and the answer shows it as it was.
     fn remove(self, verdict: Verdict, shown: Shown) -> Step {
-        let outcome = Outcome { verdict, record: Some(shown), removed: true, now: self.now };
-        Step { effect: Effect::Remove, outcome, granted: false, late: None }
+        let outcome = Outcome {
+            verdict,
+            record: Some(shown),
+            removed: true,
+            now: self.now,
+        };
+        Step {
+            effect: Effect::Remove,
+            outcome,
+            granted: false,
+            late: None,
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::{Context, Effect, Step};
 use crate::model::body::{Body, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Compare, ExpireWhen, Expiry, Set, SetWhen, StringVerb};
 use crate::model::outcome::{Shown, StringReply, Verdict};
-use crate::model::record::{Event, Kind, KeptResult, Record, Retention};
+use crate::model::record::{Event, KeptResult, Kind, Record, Retention};
 use crate::model::time::Timestamp;
 
 /// The last instant a string may end at: what fits Redis's signed milliseconds.
@@ -36,7 +36,9 @@ fn decide_set(context: Context<'_>, shown: Option<Shown>, set: &Set) -> Step {
     let Some(end) = end(context, set.expiry, kept) else {
         return context.reply(StringReply::InvalidExpiry, None);
     };
-    let claimed = shown.as_ref().is_some_and(|shown| shown.record.kind == Kind::Claim);
+    let claimed = shown
+        .as_ref()
+        .is_some_and(|shown| shown.record.kind == Kind::Claim);
     if claimed && (set.get || !matches!(set.when, Some(SetWhen::Absent))) {
         return context.reply(StringReply::WrongType, shown);
     }
@@ -53,7 +55,13 @@ fn decide_set(context: Context<'_>, shown: Option<Shown>, set: &Set) -> Step {
     if !holds {
         return context.reply(StringReply::Set { written: false }, shown);
     }
-    write(context, shown, &set.value, end, StringReply::Set { written: true })
+    write(
+        context,
+        shown,
+        &set.value,
+        end,
+        StringReply::Set { written: true },
+    )
 }
 
 fn delete(context: Context<'_>, shown: Option<Shown>, when: Option<&Compare>) -> Step {
@@ -105,7 +113,10 @@ fn expire(context: Context<'_>, shown: Option<Shown>, to: Expiry, when: ExpireWh
 
 /// An increment keeps the end and makes a fresh record otherwise, as a write does.
 fn add(context: Context<'_>, shown: Option<Shown>, number: i64) -> Step {
-    if shown.as_ref().is_some_and(|shown| shown.record.kind == Kind::Claim) {
+    if shown
+        .as_ref()
+        .is_some_and(|shown| shown.record.kind == Kind::Claim)
+    {
         return context.reply(StringReply::WrongType, shown);
     }
     let present = match &shown {
@@ -119,7 +130,13 @@ fn add(context: Context<'_>, shown: Option<Shown>, number: i64) -> Step {
         return context.reply(StringReply::Overflow, shown);
     };
     let end = End::At(shown.as_ref().and_then(|shown| shown.record.expires_at));
-    write(context, shown, &Bytes::from(sum.to_string()), end, StringReply::Number(sum))
+    write(
+        context,
+        shown,
+        &Bytes::from(sum.to_string()),
+        end,
+        StringReply::Number(sum),
+    )
 }
 
 /// Writes a fresh record; the answer shows the one before.
@@ -146,8 +163,10 @@ fn write(
     record.once = true;
     record.attempt = 1;
     record.claimed_at = now;
-    let body =
-        Body { content_type: DEFAULT_CONTENT_TYPE.into(), content: Content::new(value.clone()) };
+    let body = Body {
+        content_type: DEFAULT_CONTENT_TYPE.into(),
+        content: Content::new(value.clone()),
+    };
     record.finish(now, Some(KeptResult { body, status: None }));
     record.set_end(now, end);
     record.note(Event::Acquired, now, None);

@@ -6,9 +6,7 @@
 use super::{Context, Effect, Step};
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Conflict, Shown, Verdict};
-use crate::model::record::{
-    Event, HistoryEntry, Kind, KeptResult, Record, State, Token,
-};
+use crate::model::record::{Event, HistoryEntry, KeptResult, Kind, Record, State, Token};
 use crate::model::shown::used_up;
 use crate::model::time::{BootTime, Span};
 
@@ -100,7 +98,11 @@ pub(super) fn fail(
     failure: Failure,
 ) -> Step {
     if let Some(held) = held(shown.as_ref(), token) {
-        let event = if failure.bury { Event::Buried } else { Event::Failed };
+        let event = if failure.bury {
+            Event::Buried
+        } else {
+            Event::Failed
+        };
         let owner = held.record.owner.clone();
         return put_aside(context, key, held, failure, event, owner);
     }
@@ -125,7 +127,11 @@ pub(super) fn fail_by_hand(
     };
     match shown.state {
         State::InDoubt | State::Dead | State::Retry => {
-            let event = if failure.bury { Event::Buried } else { Event::FailedByHand };
+            let event = if failure.bury {
+                Event::Buried
+            } else {
+                Event::FailedByHand
+            };
             put_aside(context, key, &shown, failure, event, by)
         }
         State::Done => context.refuse(Verdict::Conflict(Conflict::AlreadyDone), Some(shown)),
@@ -218,7 +224,11 @@ fn held(shown: Option<&Shown>, token: Token) -> Option<&Shown> {
 
 /// Why an operator keeps his hands off a pending record.
 fn in_work(shown: &Shown) -> Verdict {
-    if shown.orphaned { Verdict::Conflict(Conflict::Claimable) } else { Verdict::Busy }
+    if shown.orphaned {
+        Verdict::Conflict(Conflict::Claimable)
+    } else {
+        Verdict::Busy
+    }
 }
 
 fn finish(
@@ -241,8 +251,11 @@ fn repeated(context: Context<'_>, shown: Shown, result: &KeptResult) -> Step {
         Some(kept) => kept == result,
         None => result.body.content.is_empty() && result.status.is_none(),
     };
-    let verdict =
-        if same { Verdict::Completed } else { Verdict::Conflict(Conflict::OtherResult) };
+    let verdict = if same {
+        Verdict::Completed
+    } else {
+        Verdict::Conflict(Conflict::OtherResult)
+    };
     context.refuse(verdict, Some(shown))
 }
 
@@ -257,8 +270,14 @@ fn late(context: Context<'_>, shown: Option<Shown>, token: Token) -> Step {
     };
     let of_token = |entry: &&HistoryEntry| entry.token == token;
     let history = &shown.record.history;
-    let grant = history.iter().filter(of_token).find(|entry| entry.event.grants());
-    let counted = history.iter().filter(of_token).any(|entry| entry.event == Event::LateCompletion);
+    let grant = history
+        .iter()
+        .filter(of_token)
+        .find(|entry| entry.event.grants());
+    let counted = history
+        .iter()
+        .filter(of_token)
+        .any(|entry| entry.event == Event::LateCompletion);
     let Some((grant, false)) = grant.map(|grant| (grant.clone(), counted)) else {
         return context.refuse(Verdict::Stale, Some(shown));
     };
@@ -273,7 +292,11 @@ fn late(context: Context<'_>, shown: Option<Shown>, token: Token) -> Step {
 
 /// Whether a fail with this token is what happened last to the record.
 fn failed_by(record: &Record, token: Token) -> bool {
-    let last = record.history.iter().rev().find(|entry| entry.event != Event::LateCompletion);
+    let last = record
+        .history
+        .iter()
+        .rev()
+        .find(|entry| entry.event != Event::LateCompletion);
     record.token == token
         && matches!(record.state, State::Retry | State::Dead)
         && last.is_some_and(|entry| matches!(entry.event, Event::Failed | Event::Buried))
@@ -294,7 +317,9 @@ fn put_aside(
         record.state = State::Dead;
         record.by_lease_end = false;
     } else {
-        let delay = failure.retry_in.unwrap_or_else(|| backoff(context, key, record.attempt));
+        let delay = failure
+            .retry_in
+            .unwrap_or_else(|| backoff(context, key, record.attempt));
         record.retry_at(context.now.boot.after(delay));
     }
     context.put(Verdict::Failed, record)
@@ -315,13 +340,21 @@ fn backoff(context: Context<'_>, key: &RecordKey, attempt: u32) -> Span {
     let most = context.policy.backoff_max.as_millis();
     let doublings = attempt.saturating_sub(1);
     let base = context.policy.backoff.as_millis();
-    let delay = if doublings < 63 { base.saturating_mul(1 << doublings) } else { u64::MAX };
+    let delay = if doublings < 63 {
+        base.saturating_mul(1 << doublings)
+    } else {
+        u64::MAX
+    };
     let delay = if base == 0 { 0 } else { delay.min(most) };
     // FNV-1a, 64 bit: stable over versions and machines.
-    let hash = key.joined().iter().copied().chain(attempt.to_le_bytes()).fold(
-        0xcbf2_9ce4_8422_2325_u64,
-        |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3),
-    );
+    let hash = key
+        .joined()
+        .iter()
+        .copied()
+        .chain(attempt.to_le_bytes())
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
     // 800 to 1200 thousandths.
     let factor = u128::from(800 + (hash >> 32) % 401);
     let spread = u128::from(delay) * factor / 1000;
