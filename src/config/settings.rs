@@ -1,0 +1,185 @@
+//! The one table of settings: a field here is a flag, a name in the environment and a key of the file.
+//!
+//! Each field is what one source said, `None` where it said nothing. Flags and environment are read by
+//! clap from the attributes (it puts the flag first), the file by serde under the same sections.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+use serde::Deserialize;
+
+use super::policy::{NamespaceName, PolicySettings};
+use super::value::{Address, Positive, Size, WithoutExpiry};
+
+/// What one source said.
+#[derive(clap::Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Where everything is kept [default: $STATE_DIRECTORY, $XDG_STATE_HOME/onced or ~/.local/state/onced]
+    #[arg(long, env = "ONCED_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// Allow addresses that other machines reach; whoever reaches them may do everything
+    #[arg(long, env = "ONCED_TRUST_NETWORK", value_name = "BOOL",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = BoolishValueParser::new())]
+    pub trust_network: Option<bool>,
+
+    /// Threads that serve [default: 1 below 4 cores, else one less than cores, at most 8]
+    #[arg(long, env = "ONCED_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+
+    /// Log lines to write: error, warn, info, debug, trace [default: info]
+    #[arg(long, env = "ONCED_LOG", value_name = "LEVEL")]
+    pub log: Option<String>,
+
+    /// HTTP
+    #[command(flatten)]
+    pub http: Http,
+
+    /// Redis protocol
+    #[command(flatten)]
+    pub redis: Redis,
+
+    /// Limits
+    #[command(flatten)]
+    pub limits: Limits,
+
+    /// Policies; of the file alone.
+    #[arg(skip)]
+    pub namespace: BTreeMap<NamespaceName, PolicySettings>,
+}
+
+/// Section `[http]`.
+#[derive(clap::Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// Where to serve HTTP; may be repeated [default: localhost:6623]
+    #[arg(
+        id = "http",
+        long = "http",
+        env = "ONCED_HTTP",
+        value_name = "ADDR",
+        value_delimiter = ','
+    )]
+    pub listen: Option<Vec<Address>>,
+
+    /// Serve HTTP on this Unix socket too
+    #[arg(long, env = "ONCED_UNIX", value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+
+    /// A Host name that clients may use beside the loopback ones; may be repeated
+    #[arg(
+        id = "host",
+        long = "host",
+        env = "ONCED_HOSTS",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub hosts: Option<Vec<String>>,
+}
+
+/// Section `[redis]`.
+#[derive(clap::Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Redis {
+    /// Where to serve the Redis protocol; may be repeated [default: localhost:6624]
+    #[arg(
+        id = "redis",
+        long = "redis",
+        env = "ONCED_REDIS",
+        value_name = "ADDR",
+        value_delimiter = ','
+    )]
+    pub listen: Option<Vec<Address>>,
+
+    /// What SET NX without expiry means: retention, forever or error [default: retention]
+    #[arg(long, env = "ONCED_NX_WITHOUT_EXPIRY", value_name = "WHAT")]
+    pub nx_without_expiry: Option<WithoutExpiry>,
+
+    /// Let FLUSHALL and FLUSHDB delete
+    #[arg(long, env = "ONCED_ALLOW_FLUSH", value_name = "BOOL",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = BoolishValueParser::new())]
+    pub allow_flush: Option<bool>,
+}
+
+/// Section `[limits]` (SPEC 10).
+#[derive(clap::Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The longest payload, and the longest result [default: 1MiB]
+    #[arg(long, env = "ONCED_MAX_BODY", value_name = "SIZE")]
+    pub max_body: Option<Size>,
+
+    /// Connections over all faces [default: 10000]
+    #[arg(long, env = "ONCED_MAX_CONNECTIONS", value_name = "N")]
+    pub max_connections: Option<usize>,
+
+    /// Commands of one Redis connection that are decided together [default: 10000]
+    #[arg(long, env = "ONCED_MAX_PIPELINE", value_name = "N")]
+    pub max_pipeline: Option<usize>,
+
+    /// Bytes in flight over all connections, then reading pauses [default: 256MiB]
+    #[arg(long, env = "ONCED_MAX_IN_FLIGHT", value_name = "SIZE")]
+    pub max_in_flight: Option<Size>,
+
+    /// How long the header of an HTTP request may take [default: 10s]
+    #[arg(long, env = "ONCED_HEADER_TIMEOUT", value_name = "DURATION")]
+    pub header_timeout: Option<Positive>,
+
+    /// How long the body of an HTTP request may take [default: 30s]
+    #[arg(long, env = "ONCED_BODY_TIMEOUT", value_name = "DURATION")]
+    pub body_timeout: Option<Positive>,
+
+    /// How long an HTTP connection may be idle [default: 75s]
+    #[arg(long, env = "ONCED_IDLE_TIMEOUT", value_name = "DURATION")]
+    pub idle_timeout: Option<Positive>,
+}
+
+impl Settings {
+    /// These, and `lower` where they say nothing.
+    #[must_use]
+    pub fn over(self, lower: Settings) -> Settings {
+        Settings {
+            data_dir: self.data_dir.or(lower.data_dir),
+            trust_network: self.trust_network.or(lower.trust_network),
+            threads: self.threads.or(lower.threads),
+            log: self.log.or(lower.log),
+            http: Http {
+                listen: self.http.listen.or(lower.http.listen),
+                unix: self.http.unix.or(lower.http.unix),
+                hosts: self.http.hosts.or(lower.http.hosts),
+            },
+            redis: Redis {
+                listen: self.redis.listen.or(lower.redis.listen),
+                nx_without_expiry: self
+                    .redis
+                    .nx_without_expiry
+                    .or(lower.redis.nx_without_expiry),
+                allow_flush: self.redis.allow_flush.or(lower.redis.allow_flush),
+            },
+            limits: self.limits.over(lower.limits),
+            namespace: if self.namespace.is_empty() {
+                lower.namespace
+            } else {
+                self.namespace
+            },
+        }
+    }
+}
+
+impl Limits {
+    fn over(self, lower: Limits) -> Limits {
+        Limits {
+            max_body: self.max_body.or(lower.max_body),
+            max_connections: self.max_connections.or(lower.max_connections),
+            max_pipeline: self.max_pipeline.or(lower.max_pipeline),
+            max_in_flight: self.max_in_flight.or(lower.max_in_flight),
+            header_timeout: self.header_timeout.or(lower.header_timeout),
+            body_timeout: self.body_timeout.or(lower.body_timeout),
+            idle_timeout: self.idle_timeout.or(lower.idle_timeout),
+        }
+    }
+}
