@@ -77,6 +77,7 @@ mod tests {
     use crate::model::policy::{FingerprintKind, Policy};
     use crate::model::record::{OnLeaseEnd, Retention, Window};
     use crate::model::time::Span;
+    use crate::resp::NxWithoutExpiry;
 
     const WHOLE: &str = r#"
         data_dir = "/var/lib/onced"
@@ -92,7 +93,8 @@ mod tests {
         nx_without_expiry = "error"
         allow_flush = true
         [limits]
-        max_body = "4MiB"
+        max_payload = "4MiB"
+        max_result = "2MiB"
         max_connections = 5
         max_pipeline = 6
         max_in_flight = 67108864
@@ -120,8 +122,11 @@ mod tests {
         assert_eq!(settings.http.listen.unwrap()[1], Address::Loopback(2));
         assert_eq!(settings.http.hosts.unwrap(), ["onced.internal"]);
         assert_eq!(settings.redis.listen.unwrap(), [Address::Loopback(3)]);
-        assert_eq!(settings.redis.nx_without_expiry, Some(WithoutExpiry::Error));
-        assert_eq!(settings.limits.max_body, Some(Size(4 << 20)));
+        assert_eq!(
+            settings.redis.nx_without_expiry,
+            Some(WithoutExpiry(NxWithoutExpiry::Error))
+        );
+        assert_eq!(settings.limits.max_payload, Some(Size(4 << 20)));
         let policies: Vec<Policy> = (settings.namespace.into_values())
             .map(super::super::policy::PolicySettings::policy)
             .collect();
@@ -219,7 +224,7 @@ mod tests {
                 "a namespace is",
                 "correct",
             ),
-            ("[limits]\nmax_body = \"1MB\"", 2, "not a size", "correct"),
+            ("[limits]\nmax_result = \"1MB\"", 2, "not a size", "correct"),
             ("threads = 1\nthreads = 2", 2, "duplicate key", "correct"),
             ("\n= 1", 2, "", "correct"),
         ];

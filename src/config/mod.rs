@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::settings::Settings;
-pub use self::value::{Address, WithoutExpiry};
+pub use self::value::Address;
 use crate::error::{Exit, Failure};
 use crate::model::policy::Policy;
 use crate::model::time::Span;
+use crate::resp::NxWithoutExpiry;
 
 /// The configuration file that is read where there is one and no other is given.
 pub const DEFAULT_FILE: &str = "/etc/onced/onced.toml";
@@ -55,7 +56,7 @@ pub struct Config {
     /// Which log lines are written: a level, or `tracing`'s filter text.
     pub log: String,
     /// What a `SET NX` without expiry means.
-    pub nx_without_expiry: WithoutExpiry,
+    pub nx_without_expiry: NxWithoutExpiry,
     /// Whether `FLUSHALL` and `FLUSHDB` do anything.
     pub allow_flush: bool,
     /// SPEC 10.
@@ -67,8 +68,10 @@ pub struct Config {
 /// The limits of SPEC 10 that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest payload, and the longest result, in bytes.
-    pub body: usize,
+    /// The longest payload of a claim, in bytes.
+    pub payload: usize,
+    /// The longest result, and value of a string, in bytes.
+    pub result: usize,
     /// Connections over all faces.
     pub connections: usize,
     /// Commands of one Redis connection that are decided together.
@@ -86,7 +89,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            body: 1 << 20,
+            payload: 1 << 20,
+            result: 1 << 20,
             connections: 10_000,
             pipeline: 10_000,
             in_flight: 256 << 20,
@@ -121,7 +125,8 @@ fn settle(
 ) -> Result<Config, Failure> {
     let default = Limits::default();
     let limits = Limits {
-        body: said.limits.max_body.map_or(default.body, |size| size.0),
+        payload: (said.limits.max_payload).map_or(default.payload, |size| size.0),
+        result: (said.limits.max_result).map_or(default.result, |size| size.0),
         connections: said.limits.max_connections.unwrap_or(default.connections),
         pipeline: said.limits.max_pipeline.unwrap_or(default.pipeline),
         in_flight: (said.limits.max_in_flight).map_or(default.in_flight, |size| size.0),
@@ -139,7 +144,10 @@ fn settle(
         hosts: said.http.hosts.unwrap_or_default(),
         threads: said.threads.unwrap_or_else(|| threads(cores)),
         log: said.log.unwrap_or_else(|| "info".to_owned()),
-        nx_without_expiry: said.redis.nx_without_expiry.unwrap_or_default(),
+        nx_without_expiry: said
+            .redis
+            .nx_without_expiry
+            .map_or_else(Default::default, |said| said.0),
         allow_flush: said.redis.allow_flush.unwrap_or(false),
         limits,
         policies: (said.namespace.into_iter())
@@ -196,8 +204,13 @@ fn check_reach(config: &Config) -> Result<(), Failure> {
 }
 
 fn check(limits: &Limits) -> Result<(), Failure> {
-    if !(1..=MAX_BODY).contains(&limits.body) {
-        return Err(wrong("max_body", limits.body, "give 1B to 32MiB"));
+    for (name, size) in [
+        ("max_payload", limits.payload),
+        ("max_result", limits.result),
+    ] {
+        if !(1..=MAX_BODY).contains(&size) {
+            return Err(wrong(name, size, "give 1B to 32MiB"));
+        }
     }
     let counts = [
         ("max_connections", limits.connections),
@@ -209,9 +222,12 @@ fn check(limits: &Limits) -> Result<(), Failure> {
         }
     }
     // A request at its limit has to fit, with something beside it.
-    let least = limits.body.saturating_mul(4);
+    let least = limits
+        .payload
+        .saturating_add(limits.result)
+        .saturating_mul(4);
     if limits.in_flight < least {
-        let next = format!("give at least four times max_body, {least}");
+        let next = format!("give at least four times max_payload and max_result, {least}");
         return Err(wrong("max_in_flight", limits.in_flight, next));
     }
     Ok(())
@@ -336,9 +352,11 @@ mod tests {
             settle_with(said).map(|_| ()).unwrap_err().to_string()
         };
         let table: [(&str, fn(&mut Settings)); 6] = [
-            ("max_body", |s| s.limits.max_body = Some(value::Size(0))),
-            ("max_body", |s| {
-                s.limits.max_body = Some(value::Size((32 << 20) + 1))
+            ("max_payload", |s| {
+                s.limits.max_payload = Some(value::Size(0))
+            }),
+            ("max_result", |s| {
+                s.limits.max_result = Some(value::Size((32 << 20) + 1))
             }),
             ("max_connections", |s| s.limits.max_connections = Some(0)),
             ("max_pipeline", |s| s.limits.max_pipeline = Some(0)),

@@ -109,9 +109,13 @@ pub struct Redis {
 #[derive(clap::Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// The longest payload, and the longest result [default: 1MiB]
-    #[arg(long, env = "ONCED_MAX_BODY", value_name = "SIZE")]
-    pub max_body: Option<Size>,
+    /// The longest payload of a claim, up to 32MiB [default: 1MiB]
+    #[arg(long, env = "ONCED_MAX_PAYLOAD", value_name = "SIZE")]
+    pub max_payload: Option<Size>,
+
+    /// The longest result, and value of a string, up to 32MiB [default: 1MiB]
+    #[arg(long, env = "ONCED_MAX_RESULT", value_name = "SIZE")]
+    pub max_result: Option<Size>,
 
     /// Connections over all faces [default: 10000]
     #[arg(long, env = "ONCED_MAX_CONNECTIONS", value_name = "N")]
@@ -173,7 +177,8 @@ impl Settings {
 impl Limits {
     fn over(self, lower: Limits) -> Limits {
         Limits {
-            max_body: self.max_body.or(lower.max_body),
+            max_payload: self.max_payload.or(lower.max_payload),
+            max_result: self.max_result.or(lower.max_result),
             max_connections: self.max_connections.or(lower.max_connections),
             max_pipeline: self.max_pipeline.or(lower.max_pipeline),
             max_in_flight: self.max_in_flight.or(lower.max_in_flight),

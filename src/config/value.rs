@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::model::time::Span;
+use crate::resp::NxWithoutExpiry;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,28 +101,17 @@ impl FromStr for Positive {
     }
 }
 
-/// What a `SET NX` without expiry means (SPEC 7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WithoutExpiry {
-    /// The retention of the namespace.
-    #[default]
-    Retention,
-    /// It stays until it is deleted, as in Redis.
-    Forever,
-    /// An error.
-    Error,
-}
+/// What a `SET NX` without expiry means (SPEC 7), by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithoutExpiry(pub NxWithoutExpiry);
 
 impl FromStr for WithoutExpiry {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<WithoutExpiry, &'static str> {
-        match text {
-            "retention" => Ok(WithoutExpiry::Retention),
-            "forever" => Ok(WithoutExpiry::Forever),
-            "error" => Ok(WithoutExpiry::Error),
-            _ => Err("write \"retention\", \"forever\" or \"error\""),
-        }
+        NxWithoutExpiry::parse(text)
+            .map(WithoutExpiry)
+            .ok_or("write \"retention\", \"forever\" or \"error\"")
     }
 }
 
