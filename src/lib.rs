@@ -3,5 +3,7 @@ pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod http;
 pub mod model;
+pub mod resp;
 pub mod server;

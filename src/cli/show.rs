@@ -207,7 +207,7 @@ mod tests {
         let text_of = |body| text(&made(201, "acquired", body));
         assert_eq!(
             text_of(acquired),
-            "acquired (new)\nkey: k\ntoken: 1\npayload: false\n"
+            "acquired (new)\nkey: k\npayload: false\ntoken: 1\n"
         );
         let busy = r#"{"type":"/x","title":"t","status":409,"detail":"wait","outcome":"busy","owner":"a"}"#;
         assert_eq!(text_of(busy), "busy: wait\nowner: a\n");

@@ -62,7 +62,7 @@ fn nearest(message: &str) -> Option<&str> {
 }
 
 /// The name nearest to `found`, if one is near enough to be meant.
-pub(crate) fn nearest_of<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest_of<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(found, name), name))
         .filter(|(likeness, _)| *likeness > 0.75)

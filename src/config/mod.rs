@@ -63,6 +63,9 @@ pub struct Config {
     pub limits: Limits,
     /// Policies by namespace.
     pub policies: BTreeMap<String, Policy>,
+    /// Names in the environment that look like settings and are none: worth a warning. Not an error, as with
+    /// keys of the file: Kubernetes puts names of its own there for a service called `onced`.
+    pub unknown: Vec<String>,
 }
 
 /// The limits of SPEC 10 that can be set.
@@ -113,8 +116,11 @@ pub fn resolve(said: Settings, config: Option<&Path>) -> Result<Config, Failure>
         None => Settings::default(),
     };
     let environment = |name: &str| std::env::var_os(name);
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = settings::unknown_names(names);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    settle(said.over(file), environment, cores)
+    let config = settle(said.over(file), environment, cores)?;
+    Ok(Config { unknown, ..config })
 }
 
 /// Puts the defaults under what was said, and checks what has to go together.
@@ -153,6 +159,7 @@ fn settle(
         policies: (said.namespace.into_iter())
             .map(|(name, said)| (name.0, said.policy()))
             .collect(),
+        unknown: Vec::new(),
     };
     if !(1..=MAX_THREADS).contains(&config.threads) {
         return Err(wrong(

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::builder::BoolishValueParser;
 use serde::Deserialize;
 
+use super::file::nearest_of;
 use super::policy::{NamespaceName, PolicySettings};
 use super::value::{Address, Positive, Size, WithoutExpiry};
 
@@ -186,5 +188,57 @@ impl Limits {
             body_timeout: self.body_timeout.or(lower.body_timeout),
             idle_timeout: self.idle_timeout.or(lower.idle_timeout),
         }
+    }
+}
+
+/// Names that are for client verbs and for what `onced run` starts.
+const OTHERS: [&str; 5] = [
+    "ONCED_CONFIG",
+    "ONCED_URL",
+    "ONCED_TOKEN",
+    "ONCED_ATTEMPT",
+    "ONCED_KEY",
+];
+
+/// Those of `names` that begin like ours and are none, each with the one that may be meant.
+pub(super) fn unknown_names(names: impl Iterator<Item = String>) -> Vec<String> {
+    let flags = Settings::augment_args(clap::Command::new("names"));
+    let ours = flags
+        .get_arguments()
+        .filter_map(|flag| flag.get_env()?.to_str());
+    let known: Vec<&str> = ours.chain(OTHERS).collect();
+    let unknown =
+        names.filter(|name| name.starts_with("ONCED_") && !known.contains(&name.as_str()));
+    let told = unknown.map(|name| {
+        let nearest = nearest_of(
+            name.trim_start_matches("ONCED_"),
+            known.iter().map(|known| known.trim_start_matches("ONCED_")),
+        );
+        match nearest {
+            Some(nearest) => format!("{name} (did you mean ONCED_{nearest}?)"),
+            None => name,
+        }
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_settings_are_told_with_the_nearest() {
+        let names = [
+            "ONCED_DATADIR",
+            "ONCED_HTTP",
+            "ONCED_URL",
+            "PATH",
+            "ONCED_ZZZ",
+        ];
+        let told = unknown_names(names.into_iter().map(str::to_owned));
+        assert_eq!(
+            told,
+            ["ONCED_DATADIR (did you mean ONCED_DATA_DIR?)", "ONCED_ZZZ"]
+        );
     }
 }

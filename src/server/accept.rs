@@ -21,20 +21,6 @@ const REFUSALS: usize = 64;
 
 /// Redis's own words, which clients recognise.
 const REDIS_REFUSAL: &str = "-ERR max number of clients reached\r\n";
-/// The problem document of SPEC 6, written without reading the request.
-const HTTP_REFUSAL: &str = concat!(
-    "HTTP/1.1 503 Service Unavailable\r\n",
-    "content-type: application/problem+json\r\n",
-    "onced-outcome: unavailable\r\n",
-    "retry-after: 1\r\n",
-    "connection: close\r\n",
-    "content-length: 243\r\n",
-    "\r\n",
-    r#"{"type":"/manual/problems/unavailable","title":"not available now","status":503,"outcome":"unavailable","#,
-    r#""detail":"the server has as many connections as max_connections allows; close some, or raise it","#,
-    r#""retry_after_ms":1000}"#,
-);
-
 /// Everything a new connection needs.
 #[derive(Clone)]
 pub(super) struct Doors {
@@ -173,21 +159,4 @@ fn is_the_clients(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_refusal_is_a_whole_answer() {
-        let (head, body) = HTTP_REFUSAL.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.contains(&format!("content-length: {}", body.len())),
-            "{}",
-            body.len()
-        );
-        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(problem["outcome"], "unavailable");
-    }
 }

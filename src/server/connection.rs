@@ -1,22 +1,19 @@
 //! Connections: from the socket to the face and back.
 //!
 //! A Redis connection reads what has come, hands all of it to its session, and writes all replies at once; it
-//! reads on only when they are written. An HTTP connection is hyper's; [`Counted`] counts what it reads.
+//! reads on only when they are written. An HTTP connection is the HTTP face's own from the first byte.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::limits::{Room, Seat, Share};
+use super::limits::{Seat, Share};
 use super::shutdown::Stop;
 use crate::engine::Engine;
-use crate::http;
 use crate::resp::{self, Flow, Session};
 
 /// The first read of a connection, and the largest: reads grow while they come back full.
@@ -71,7 +68,8 @@ enum Came {
 
 impl Connection {
     async fn run(&mut self, face: &Redis, stop: Stop) -> io::Result<()> {
-        let mut session = Session::new(Arc::clone(&face.face));
+        let peer = self.stream.peer_addr()?.to_string();
+        let mut session = Session::new(Arc::clone(&face.face), peer);
         let mut output = BytesMut::new();
         let called = stop.called();
         tokio::pin!(called);
@@ -110,27 +108,23 @@ impl Connection {
         session: &mut Session,
         output: &mut BytesMut,
     ) -> io::Result<Flow> {
-        while !self.input.is_empty() {
-            let before = self.input.len();
+        loop {
             let flow = session.serve(&face.engine, &mut self.input, output).await;
-            if self.input.len() < before {
-                self.share
-                    .hold(self.input.len().saturating_add(output.len()));
+            let held = session.pending().saturating_add(self.input.len());
+            if !output.is_empty() {
+                self.share.hold(held.saturating_add(output.len()));
+                self.write(output).await?;
+                *output = BytesMut::new();
+                self.share.hold(held);
             }
-            self.write(output).await?;
-            *output = BytesMut::new();
-            if matches!(flow, Flow::Close) {
+            if flow != Flow::More {
+                if self.input.is_empty() {
+                    // An idle connection holds no buffer.
+                    self.input = BytesMut::new();
+                }
                 return Ok(flow);
             }
-            // The session takes whole commands, and stops early where their replies are many.
-            if self.input.len() == before {
-                return Ok(flow);
-            }
-            self.share.hold(self.input.len());
         }
-        // An idle connection holds no buffer.
-        self.input = BytesMut::new();
-        Ok(Flow::Continue)
     }
 
     /// Waits for bytes. Safe to drop: what was read is in the input.
@@ -202,89 +196,3 @@ pub async fn farewell<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::
         .unwrap_or(Ok(()))
 }
 
-/// Serves one HTTP connection until the client goes, or `stop` is called and its request is answered.
-pub async fn http<S>(stream: S, face: Arc<http::Face>, share: Share, seat: Seat, stop: Stop)
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    http::connection::serve(Counted::new(stream, share), face, stop.called()).await;
-    drop(seat);
-}
-
-/// A stream whose reads count as bytes in flight until the connection writes: then the request that they
-/// belong to was decided.
-struct Counted<S> {
-    stream: S,
-    share: Share,
-    /// What it waits for before it may read.
-    room: Option<Pin<Box<dyn Future<Output = Room> + Send>>>,
-}
-
-impl<S> Counted<S> {
-    fn new(stream: S, share: Share) -> Counted<S> {
-        Counted {
-            stream,
-            share,
-            room: None,
-        }
-    }
-
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.share.may_read() {
-            let share = &self.share;
-            let wait = self.room.get_or_insert_with(|| Box::pin(share.wait()));
-            let room = ready!(wait.as_mut().poll(cx));
-            self.room = None;
-            self.share.enter(room);
-        }
-        self.room = None;
-        Poll::Ready(())
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(self.poll_room(cx));
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        let came = buffer.filled().len().saturating_sub(before);
-        self.share.add(came);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.share.hold(0);
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.share.hold(0);
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}

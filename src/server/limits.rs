@@ -1,10 +1,9 @@
 //! What all connections share: how many there may be, and how many bytes they may have in flight (SPEC 10).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Files that the store and the sockets that listen need beside connections.
 const OTHER_FILES: u64 = 256;
@@ -90,13 +89,9 @@ impl Connections {
 /// Bytes in flight over all connections: read and not yet decided, decided and not yet taken by the client.
 /// When they reach the limit, reading pauses.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    limit: usize,
-    used: AtomicUsize,
-    freed: Notify,
+pub struct Budget {
+    /// A permit for each byte.
+    bytes: Arc<Semaphore>,
     /// Connections that all hold a part of a request could wait for each other for ever. So one of them
     /// at a time may read on beyond the limit, until its request is whole and decided.
     pass: Arc<Semaphore>,
@@ -105,132 +100,91 @@ struct Shared {
 /// One connection's part of the budget, given back when it is dropped.
 #[derive(Debug)]
 pub struct Share {
-    shared: Arc<Shared>,
-    bytes: usize,
+    budget: Budget,
+    paid: Option<OwnedSemaphorePermit>,
+    /// What came after the budget was used up: at most one read, unless the connection has the pass.
+    unpaid: usize,
     pass: Option<OwnedSemaphorePermit>,
 }
-
-/// Leave to look again, or to pass.
-#[derive(Debug)]
-pub struct Room(Option<OwnedSemaphorePermit>);
 
 impl Budget {
     /// Reading pauses at `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Budget {
-        Budget(Arc::new(Shared {
-            limit,
-            used: AtomicUsize::new(0),
-            freed: Notify::new(),
+        Budget {
+            bytes: Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))),
             pass: Arc::new(Semaphore::new(1)),
-        }))
+        }
+    }
+
+    /// A permit for each byte, for a face that takes them itself.
+    #[must_use]
+    pub fn bytes(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.bytes)
     }
 
     /// An empty part.
     #[must_use]
     pub fn share(&self) -> Share {
         Share {
-            shared: Arc::clone(&self.0),
-            bytes: 0,
+            budget: self.clone(),
+            paid: None,
+            unpaid: 0,
             pass: None,
         }
     }
 }
 
-impl Shared {
-    fn has_room(&self) -> bool {
-        self.used.load(Ordering::Acquire) < self.limit
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::AcqRel);
-        if self.has_room() {
-            self.freed.notify_one();
-        }
-    }
-}
-
 impl Share {
-    /// Whether this connection may read now.
+    /// Whether others wait for bytes to be given back.
     #[must_use]
-    pub fn may_read(&self) -> bool {
-        self.pass.is_some() || self.shared.has_room()
+    pub fn is_short(&self) -> bool {
+        self.budget.bytes.available_permits() == 0
     }
 
-    /// Whether it may only because it holds the pass: others wait for it.
+    /// Whether this connection reads although the budget is used up: others wait for it.
     #[must_use]
     pub fn holds_others_up(&self) -> bool {
         self.pass.is_some()
     }
 
-    /// Whether others wait for bytes to be given back.
-    #[must_use]
-    pub fn is_short(&self) -> bool {
-        !self.shared.has_room()
-    }
-
     /// Waits until this connection may read.
     pub async fn room(&mut self) {
-        while !self.may_read() {
-            let room = self.wait().await;
-            self.enter(room);
+        if self.pass.is_some() || !self.is_short() {
+            return;
+        }
+        let Budget { bytes, pass } = self.budget.clone();
+        tokio::select! {
+            // Taken and given back: what counts is that there is something.
+            _ = bytes.acquire_owned() => {}
+            pass = pass.acquire_owned() => self.pass = pass.ok(),
         }
     }
 
-    /// What [`Share::room`] waits for, apart from the share; what comes of it goes to [`Share::enter`].
-    pub fn wait(&self) -> impl Future<Output = Room> + Send + 'static {
-        let shared = Arc::clone(&self.shared);
-        async move {
-            let freed = shared.freed.notified();
-            tokio::pin!(freed);
-            // Waiting begins before the look, so that what is given back between is not missed.
-            freed.as_mut().enable();
-            if shared.has_room() {
-                return Room(None);
-            }
-            let pass = tokio::select! {
-                () = freed => None,
-                pass = Arc::clone(&shared.pass).acquire_owned() => pass.ok(),
-            };
-            // One was woken, but there may be room for several.
-            if shared.has_room() {
-                shared.freed.notify_one();
-            }
-            Room(pass)
-        }
-    }
-
-    /// The wait is over.
-    pub fn enter(&mut self, room: Room) {
-        if room.0.is_some() {
-            self.pass = room.0;
+    /// `bytes` more have come in.
+    pub fn add(&mut self, bytes: usize) {
+        let take = u32::try_from(bytes).unwrap_or(u32::MAX);
+        match (self.budget.bytes()).try_acquire_many_owned(take) {
+            Ok(more) => match &mut self.paid {
+                Some(paid) => paid.merge(more),
+                None => self.paid = Some(more),
+            },
+            Err(_) => self.unpaid = self.unpaid.saturating_add(bytes),
         }
     }
 
     /// This connection holds `bytes` from now on, and has got on: it lets the pass go.
     pub fn hold(&mut self, bytes: usize) {
         self.pass = None;
-        self.set(bytes);
-    }
-
-    /// `bytes` more have come in.
-    pub fn add(&mut self, bytes: usize) {
-        self.set(self.bytes.saturating_add(bytes));
-    }
-
-    fn set(&mut self, bytes: usize) {
-        let before = std::mem::replace(&mut self.bytes, bytes);
-        if let Some(more) = bytes.checked_sub(before) {
-            self.shared.used.fetch_add(more, Ordering::AcqRel);
-        } else {
-            self.shared.give_back(before.saturating_sub(bytes));
+        let paid = self.paid.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let held = paid.saturating_add(self.unpaid);
+        if bytes >= held {
+            self.add(bytes.saturating_sub(held));
+            return;
         }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.hold(0);
+        self.unpaid = self.unpaid.min(bytes);
+        let rest = paid.saturating_sub(bytes.saturating_sub(self.unpaid));
+        drop(self.paid.as_mut().and_then(|paid| paid.split(rest)));
     }
 }
 
@@ -263,8 +217,7 @@ mod tests {
         let budget = Budget::new(10);
         let (mut a, mut b, mut c) = (budget.share(), budget.share(), budget.share());
         a.add(6);
-        b.add(6);
-        assert!(!c.may_read());
+        b.add(4);
         // One may pass; the next one waits.
         assert!(poll(pin!(b.room())).is_ready());
         assert!(b.holds_others_up());
@@ -281,23 +234,31 @@ mod tests {
     fn whoever_got_on_lets_the_next_one_pass() {
         let budget = Budget::new(1);
         let (mut a, mut b) = (budget.share(), budget.share());
-        a.add(5);
-        b.add(5);
+        a.add(1);
         assert!(poll(pin!(a.room())).is_ready());
         let mut waits = Box::pin(b.room());
         assert!(poll(waits.as_mut()).is_pending());
-        a.hold(5);
+        a.hold(1);
         assert!(poll(waits.as_mut()).is_ready());
     }
 
     #[test]
-    fn a_connection_that_goes_gives_its_bytes_back() {
-        let budget = Budget::new(1);
+    fn bytes_are_given_back_to_the_last() {
+        let budget = Budget::new(10);
+        let free = || budget.bytes.available_permits();
         let mut share = budget.share();
-        share.add(100);
-        assert!(share.is_short());
+        // (comes in, is held after, is free after)
+        let table = [(4, 4, 6), (0, 1, 9), (5, 6, 4), (4, 3, 7), (7, 10, 0), (20, 30, 0), (0, 25, 0)];
+        for (come, held, left) in table {
+            share.add(come);
+            share.hold(held);
+            assert_eq!(free(), left, "{come} came, {held} held");
+        }
+        share.hold(2);
+        share.hold(0);
+        assert_eq!(free(), 10);
+        share.add(7);
         drop(share);
-        assert!(!budget.share().is_short());
-        assert_eq!(budget.0.used.load(Ordering::Relaxed), 0);
+        assert_eq!(free(), 10);
     }
 }

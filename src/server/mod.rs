@@ -46,6 +46,9 @@ use crate::{http, resp};
 pub fn run(config: &Config) -> Result<(), Failure> {
     let log = log::Log::start(&config.log)?;
     panic::ends_the_process();
+    for name in &config.unknown {
+        tracing::warn!("the environment has a name that is no setting: {name}");
+    }
     let served = hold_and_serve(config);
     log.flush();
     served
