@@ -268,6 +268,7 @@ fn event_code(event: Event) -> u8 {
         Event::FailedByHand => 12,
         Event::LateCompletion => 13,
         Event::Restored => 14,
+        Event::BuriedByHand => 15,
     }
 }
 
