@@ -4,6 +4,8 @@ pub mod config;
 pub mod engine;
 pub mod error;
 pub mod http;
+pub mod journal;
 pub mod model;
 pub mod resp;
 pub mod server;
+pub mod store;
