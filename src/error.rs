@@ -71,9 +71,7 @@ impl From<Exit> for ExitCode {
 pub struct Failure {
     /// The code the process ends with.
     pub exit: Exit,
-    attempt: String,
-    cause: String,
-    next: String,
+    text: String,
 }
 
 impl Failure {
@@ -84,11 +82,14 @@ impl Failure {
         cause: impl fmt::Display,
         next: impl fmt::Display,
     ) -> Failure {
+        Failure::told(exit, format_args!("{attempt}: {cause}; {next}"))
+    }
+
+    /// A failure whose text says all of that already.
+    pub fn told(exit: Exit, text: impl fmt::Display) -> Failure {
         Failure {
             exit,
-            attempt: attempt.to_string(),
-            cause: cause.to_string(),
-            next: next.to_string(),
+            text: text.to_string(),
         }
     }
 }
@@ -96,8 +97,10 @@ impl Failure {
 /// One line, whatever the causes hold: a service's log shows it whole.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{}: {}; {}", self.attempt, self.cause, self.next);
-        let mut parts = text.split(char::is_control).filter(|part| !part.is_empty());
+        let mut parts = self
+            .text
+            .split(char::is_control)
+            .filter(|part| !part.is_empty());
         if let Some(first) = parts.next() {
             f.write_str(first)?;
         }

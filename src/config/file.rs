@@ -98,6 +98,8 @@ mod tests {
         max_connections = 5
         max_pipeline = 6
         max_in_flight = 67108864
+        recent_memory = "64MiB"
+        cache = "16MiB"
         header_timeout = "1s"
         body_timeout = 2000
         idle_timeout = "3s"

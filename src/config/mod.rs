@@ -81,6 +81,10 @@ pub struct Limits {
     pub pipeline: usize,
     /// Bytes of requests and replies in flight over all connections; then reading pauses.
     pub in_flight: usize,
+    /// Memory for recent writes, in bytes.
+    pub recent_memory: usize,
+    /// Memory for pages of the store, in bytes.
+    pub cache: usize,
     /// How long a request's header may take.
     pub header_timeout: Duration,
     /// How long a request's body may take.
@@ -97,6 +101,8 @@ impl Default for Limits {
             connections: 10_000,
             pipeline: 10_000,
             in_flight: 256 << 20,
+            recent_memory: 32 << 20,
+            cache: 32 << 20,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
@@ -136,6 +142,8 @@ fn settle(
         connections: said.limits.max_connections.unwrap_or(default.connections),
         pipeline: said.limits.max_pipeline.unwrap_or(default.pipeline),
         in_flight: (said.limits.max_in_flight).map_or(default.in_flight, |size| size.0),
+        recent_memory: (said.limits.recent_memory).map_or(default.recent_memory, |size| size.0),
+        cache: said.limits.cache.map_or(default.cache, |size| size.0),
         header_timeout: duration(said.limits.header_timeout, default.header_timeout),
         body_timeout: duration(said.limits.body_timeout, default.body_timeout),
         idle_timeout: duration(said.limits.idle_timeout, default.idle_timeout),

@@ -131,6 +131,14 @@ pub struct Limits {
     #[arg(long, env = "ONCED_MAX_IN_FLIGHT", value_name = "SIZE")]
     pub max_in_flight: Option<Size>,
 
+    /// Memory for recent writes [default: 32MiB]
+    #[arg(long, env = "ONCED_RECENT_MEMORY", value_name = "SIZE")]
+    pub recent_memory: Option<Size>,
+
+    /// Memory for pages of the store [default: 32MiB]
+    #[arg(long, env = "ONCED_CACHE", value_name = "SIZE")]
+    pub cache: Option<Size>,
+
     /// How long the header of an HTTP request may take [default: 10s]
     #[arg(long, env = "ONCED_HEADER_TIMEOUT", value_name = "DURATION")]
     pub header_timeout: Option<Positive>,
@@ -184,6 +192,8 @@ impl Limits {
             max_connections: self.max_connections.or(lower.max_connections),
             max_pipeline: self.max_pipeline.or(lower.max_pipeline),
             max_in_flight: self.max_in_flight.or(lower.max_in_flight),
+            recent_memory: self.recent_memory.or(lower.recent_memory),
+            cache: self.cache.or(lower.cache),
             header_timeout: self.header_timeout.or(lower.header_timeout),
             body_timeout: self.body_timeout.or(lower.body_timeout),
             idle_timeout: self.idle_timeout.or(lower.idle_timeout),

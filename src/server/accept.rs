@@ -16,11 +16,13 @@ use crate::http;
 
 /// How long accepting pauses when the system is out of files or memory.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a refusal may take.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// How many refusals are on their way at the same time; beyond that a connection is just closed.
 const REFUSALS: usize = 64;
-
 /// Redis's own words, which clients recognise.
-const REDIS_REFUSAL: &str = "-ERR max number of clients reached\r\n";
+const REDIS_REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
+
 /// Everything a new connection needs.
 #[derive(Clone)]
 pub(super) struct Doors {
@@ -46,56 +48,58 @@ impl Doors {
     /// Serves the Redis protocol until the stop is called.
     pub(super) async fn redis(self, listener: TcpListener) {
         let accept = || async { listener.accept().await.map(|(stream, _)| stream) };
-        self.accept(accept, REDIS_REFUSAL, |doors, stream: TcpStream, seat| {
+        let serve = |doors: &Doors, stream: TcpStream, seat: Option<Seat>| {
             send_at_once(&stream);
-            let share = doors.budget.share();
-            let serve =
-                connection::redis(stream, doors.redis.clone(), share, seat, doors.stop.clone());
-            tokio::spawn(serve);
-        })
-        .await;
+            let Some(seat) = seat else {
+                doors.refuse(refuse_redis(stream));
+                return;
+            };
+            let (face, share) = (doors.redis.clone(), doors.budget.share());
+            tokio::spawn(connection::redis(
+                stream,
+                face,
+                share,
+                seat,
+                doors.stop.clone(),
+            ));
+        };
+        self.accept(accept, serve).await;
     }
 
     /// Serves HTTP until the stop is called.
     pub(super) async fn http(self, listener: TcpListener) {
         let accept = || async { listener.accept().await.map(|(stream, _)| stream) };
-        self.accept(accept, HTTP_REFUSAL, |doors, stream: TcpStream, seat| {
+        let serve = |doors: &Doors, stream: TcpStream, seat| {
             send_at_once(&stream);
-            doors.spawn_http(stream, seat);
-        })
-        .await;
+            doors.serve_http(stream, seat);
+        };
+        self.accept(accept, serve).await;
     }
 
     /// Serves HTTP on a Unix socket until the stop is called.
     pub(super) async fn unix(self, socket: UnixSocket) {
         let accept = || async { socket.listener.accept().await.map(|(stream, _)| stream) };
-        self.accept(accept, HTTP_REFUSAL, |doors, stream, seat| {
-            doors.spawn_http(stream, seat);
-        })
-        .await;
+        self.accept(accept, Doors::serve_http).await;
     }
 
-    fn spawn_http<S>(&self, stream: S, seat: Seat)
+    fn serve_http<S>(&self, stream: S, seat: Option<Seat>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (face, share) = (Arc::clone(&self.http), self.budget.share());
-        tokio::spawn(connection::http(
-            stream,
-            face,
-            share,
-            seat,
-            self.stop.clone(),
-        ));
+        let Some(seat) = seat else {
+            self.refuse(http::connection::refuse(stream));
+            return;
+        };
+        let (face, stop) = (Arc::clone(&self.http), self.stop.watch());
+        tokio::spawn(async move {
+            http::connection::serve(stream, face, stop).await;
+            drop(seat);
+        });
     }
 
-    async fn accept<S, A>(
-        &self,
-        accept: impl Fn() -> A,
-        refusal: &'static str,
-        serve: impl Fn(&Doors, S, Seat),
-    ) where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    /// Hands each connection to `serve`, with its seat if there is one left.
+    async fn accept<S, A>(&self, accept: impl Fn() -> A, serve: impl Fn(&Doors, S, Option<Seat>))
+    where
         A: Future<Output = io::Result<S>>,
     {
         let called = self.stop.clone().called();
@@ -111,10 +115,7 @@ impl Doors {
             match accepted {
                 Ok(stream) => {
                     failing = false;
-                    match self.connections.admit() {
-                        Some(seat) => serve(self, stream, seat),
-                        None => self.refuse(stream, refusal),
-                    }
+                    serve(self, stream, self.connections.admit());
                 }
                 Err(error) if is_the_clients(&error) => {}
                 Err(error) => {
@@ -127,23 +128,24 @@ impl Doors {
         }
     }
 
-    fn refuse<S>(&self, mut stream: S, refusal: &'static str)
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let Ok(place) = Arc::clone(&self.refusals.0).try_acquire_owned() else {
-            return;
-        };
-        tokio::spawn(async move {
-            let said = async {
-                stream.write_all(refusal.as_bytes()).await?;
-                farewell(&mut stream).await
-            };
-            // A client that takes no answer misses it.
-            let _ = tokio::time::timeout(PAUSE.saturating_mul(10), said).await;
-            drop(place);
-        });
+    /// Lets a refusal be said, if not too many are already.
+    fn refuse(&self, refusal: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(place) = Arc::clone(&self.refusals.0).try_acquire_owned() {
+            tokio::spawn(async move {
+                refusal.await;
+                drop(place);
+            });
+        }
     }
+}
+
+async fn refuse_redis(mut stream: TcpStream) {
+    let said = async {
+        stream.write_all(REDIS_REFUSAL).await?;
+        farewell(&mut stream).await
+    };
+    // A client that takes no answer misses it.
+    let _ = tokio::time::timeout(REFUSAL_TIME, said).await;
 }
 
 /// Replies are written whole: waiting for more to send would only delay them.

@@ -195,4 +195,3 @@ pub async fn farewell<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::
         .await
         .unwrap_or(Ok(()))
 }
-

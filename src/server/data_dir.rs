@@ -57,6 +57,20 @@ impl DataDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// How many bytes its file system has, used or not.
+    ///
+    /// # Errors
+    /// [`Exit::DirectoryUnusable`].
+    pub fn file_system_size(&self) -> Result<u64, Failure> {
+        let found = rustix::fs::statvfs(&self.path).map_err(|error| {
+            unusable(
+                &self.path,
+                &format!("cannot ask for the size of its file system: {error}"),
+            )
+        })?;
+        Ok(found.f_blocks.saturating_mul(found.f_frsize))
+    }
 }
 
 fn create(path: &Path) -> Result<(), Failure> {

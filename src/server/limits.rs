@@ -176,7 +176,10 @@ impl Share {
     /// This connection holds `bytes` from now on, and has got on: it lets the pass go.
     pub fn hold(&mut self, bytes: usize) {
         self.pass = None;
-        let paid = self.paid.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let paid = self
+            .paid
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits);
         let held = paid.saturating_add(self.unpaid);
         if bytes >= held {
             self.add(bytes.saturating_sub(held));
@@ -248,7 +251,15 @@ mod tests {
         let free = || budget.bytes.available_permits();
         let mut share = budget.share();
         // (comes in, is held after, is free after)
-        let table = [(4, 4, 6), (0, 1, 9), (5, 6, 4), (4, 3, 7), (7, 10, 0), (20, 30, 0), (0, 25, 0)];
+        let table = [
+            (4, 4, 6),
+            (0, 1, 9),
+            (5, 6, 4),
+            (4, 3, 7),
+            (7, 10, 0),
+            (20, 30, 0),
+            (0, 25, 0),
+        ];
         for (come, held, left) in table {
             share.add(come);
             share.hold(held);

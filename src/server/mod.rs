@@ -5,6 +5,7 @@
 //! * [`accept`]: from a listening socket to connections.
 //! * [`connection`]: from the socket to the face and back.
 //! * [`limits`]: what all connections share.
+//! * [`storage`]: the engine's start and end.
 //! * [`shutdown`], [`systemd`], [`log`], [`panic`]: how the process ends and what it tells.
 //!
 //! The order at the start: the lock, the addresses, the store, the faces, the ready line. So what a second
@@ -19,6 +20,7 @@ pub mod listen;
 pub mod log;
 pub mod panic;
 pub mod shutdown;
+pub mod storage;
 pub mod systemd;
 
 use std::io::Write;
@@ -26,6 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::accept::{Doors, Refusals};
@@ -35,9 +38,9 @@ use self::limits::{Budget, Connections};
 use self::listen::{Face, UnixSocket};
 use self::shutdown::{GRACE, Signals};
 use crate::config::Config;
-use crate::engine::{self, Engine};
 use crate::error::{Exit, Failure};
-use crate::{http, resp};
+use crate::http::{self, Readiness};
+use crate::resp;
 
 /// Serves until a signal ends it.
 ///
@@ -74,34 +77,43 @@ fn hold_and_serve(config: &Config) -> Result<(), Failure> {
 }
 
 async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
-    let mut signals = Signals::listen()?;
     let sockets = Sockets::bind(config).await?;
-    let engine = open(config)?;
+    let engine = storage::open(config, dir)?;
+    // Until here a signal ends the process at once, which the store recovers from.
+    let mut signals = Signals::listen()?;
     let ready = sockets.ready_line(dir)?;
 
     let connections = Connections::new(limits::open_files(config.limits.connections));
+    let budget = Budget::new(config.limits.in_flight);
     let (stopper, stop) = shutdown::stop();
+    let (readiness, ready_now) = watch::channel(Readiness::Ready);
+    let http = http::Face::new(
+        engine.clone(),
+        http_options(config),
+        ready_now,
+        budget.bytes(),
+    );
     let accepting = sockets.serve(&Doors {
         redis: Redis {
             engine: engine.clone(),
             face: Arc::new(resp::Face::new(redis_options(config))),
             patience: config.limits.body_timeout,
         },
-        http: Arc::new(http::Face::new(engine.clone(), http_options(config))),
+        http: Arc::new(http),
         connections: connections.clone(),
-        budget: Budget::new(config.limits.in_flight),
+        budget,
         stop,
         refusals: Refusals::default(),
     });
-    tracing::info!("{ready}");
-    // Whoever started it may have gone, and is not needed.
-    let mut stdout = std::io::stdout();
-    let _ = writeln!(stdout, "{ready}").and_then(|()| stdout.flush());
-    systemd::ready(&ready);
+    announce(&ready);
 
-    let (name, _) = signals.next().await;
+    let name = tokio::select! {
+        (name, _) = signals.next() => name,
+        failure = storage::failed(&engine) => return Err(failure),
+    };
     tracing::info!("{name}: answering what is in hand, then stopping; a second one stops at once");
     systemd::stopping();
+    readiness.send_replace(Readiness::Stopping);
     stopper.call();
     let polite = async {
         accepting.join_all().await;
@@ -112,7 +124,7 @@ async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
             let left = connections.open();
             tracing::warn!("{left} connections were cut: they were not answered in {GRACE:?}");
         }
-        close(&engine).await
+        storage::close(engine).await
     };
     tokio::select! {
         closed = polite => closed?,
@@ -123,6 +135,14 @@ async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Every face answers. Whoever started the process may have gone, and is not needed.
+fn announce(ready: &str) {
+    tracing::info!("{ready}");
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{ready}").and_then(|()| stdout.flush());
+    systemd::ready(ready);
 }
 
 /// All addresses, bound.
@@ -184,17 +204,6 @@ fn first(listeners: &[TcpListener]) -> Result<SocketAddr, Failure> {
     })
 }
 
-fn open(config: &Config) -> Result<Engine, Failure> {
-    Ok(Engine::volatile(engine::Options {
-        policies: config.policies.clone(),
-        ..engine::Options::default()
-    }))
-}
-
-async fn close(_: &Engine) -> Result<(), Failure> {
-    Ok(())
-}
-
 fn redis_options(config: &Config) -> resp::Options {
     resp::Options {
         nx_without_expiry: config.nx_without_expiry,
@@ -210,6 +219,11 @@ fn redis_options(config: &Config) -> resp::Options {
 
 fn http_options(config: &Config) -> http::Options {
     http::Options {
-        ..http::Options::default()
+        payload_limit: config.limits.payload,
+        result_limit: config.limits.result,
+        hosts: config.hosts.clone(),
+        header_timeout: config.limits.header_timeout,
+        body_timeout: config.limits.body_timeout,
+        idle_timeout: config.limits.idle_timeout,
     }
 }

@@ -33,6 +33,12 @@ impl Stopper {
 }
 
 impl Stop {
+    /// The same as a channel: true once the end has begun.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<bool> {
+        self.0.clone()
+    }
+
     /// Returns once the end has begun; also when nobody is left to call it.
     pub async fn called(mut self) {
         let _ = self.0.wait_for(|called| *called).await;
