@@ -95,14 +95,16 @@ fn environment_name(error: &clap::Error) -> Option<String> {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    let flag = context(ContextKind::InvalidArg)?;
+    // Such as `--threads <N>` and `--allow-flush[=<BOOL>]`.
+    let shown = context(ContextKind::InvalidArg)?;
+    let flag = shown.strip_prefix("--")?.split([' ', '[']).next();
     let value = context(ContextKind::InvalidValue)?;
     let command = Cli::command();
     let mut arguments = command
         .get_subcommands()
         .flat_map(clap::Command::get_arguments);
     let name = arguments
-        .find(|argument| argument.to_string() == flag)?
+        .find(|argument| argument.get_long() == flag)?
         .get_env()?;
     let typed = std::env::args().any(|typed| typed.contains(value));
     let set = std::env::var_os(name)?;

@@ -185,8 +185,10 @@ impl Share {
             self.add(bytes.saturating_sub(held));
             return;
         }
-        self.unpaid = self.unpaid.min(bytes);
-        let rest = paid.saturating_sub(bytes.saturating_sub(self.unpaid));
+        // What was not paid for goes first: as long as more is held than there is, nothing is free.
+        let keep = paid.min(bytes);
+        self.unpaid = bytes.saturating_sub(keep);
+        let rest = paid.saturating_sub(keep);
         drop(self.paid.as_mut().and_then(|paid| paid.split(rest)));
     }
 }

@@ -31,7 +31,9 @@ impl Http {
     /// Sends a request and reads its answer.
     pub fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Answer {
         let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
+        );
         self.send(head.as_bytes());
         self.send(body);
         self.answer().expect("an answer")
@@ -53,7 +55,10 @@ impl Http {
     /// The next answer; `None` where the connection ended instead.
     pub fn answer(&mut self) -> Option<Answer> {
         let status = self.line()?;
-        let status = status.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
         let mut headers = Vec::new();
         loop {
             let line = self.line()?;
@@ -67,7 +72,9 @@ impl Http {
             headers,
             body: Vec::new(),
         };
-        let length = answer.header("content-length").and_then(|length| length.parse().ok());
+        let length = answer
+            .header("content-length")
+            .and_then(|length| length.parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];
         self.stream.read_exact(&mut body).ok()?;
         answer.body = body;

@@ -1,5 +1,8 @@
 //! What suites share: the real binary in a fresh folder, and clients that see every byte.
 
+// Shared with suites of this binary, and with nobody else.
+#![allow(unreachable_pub)]
+
 pub mod http;
 pub mod process;
 pub mod redis;

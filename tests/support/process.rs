@@ -59,12 +59,11 @@ impl Server {
     /// The same, where it may refuse to start.
     pub fn try_start(dir: &Path, arguments: &[&str]) -> Result<Server, Output> {
         let mut command = onced();
+        command.arg("serve").arg("--data-dir").arg(dir).args(arguments);
         // A file of the machine's own would say more than the test does.
-        command.args(["serve", "--config", "/dev/null", "--data-dir"]);
-        command.arg(dir).args(arguments);
-        for face in ["--http", "--redis"] {
-            if !arguments.contains(&face) {
-                command.args([face, "0"]);
+        for (flag, value) in [("--config", "/dev/null"), ("--http", "0"), ("--redis", "0")] {
+            if !arguments.contains(&flag) {
+                command.args([flag, value]);
             }
         }
         Server::spawn(command)
@@ -72,7 +71,10 @@ impl Server {
 
     /// Starts `command`, which has to be a server, and waits for its ready line.
     pub fn spawn(mut command: Command) -> Result<Server, Output> {
-        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let spawned = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
         let mut child = spawned.unwrap();
         let stdout = child.stdout.take().unwrap();
         let mut errors = child.stderr.take().unwrap();
@@ -131,7 +133,10 @@ impl Server {
 
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
-        let kill = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        let kill = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.pid().to_string())
+            .status();
         assert!(kill.unwrap().success(), "kill -{name}");
     }
 
@@ -178,7 +183,9 @@ fn first_line(lines: &Receiver<String>) -> Option<String> {
 
 fn address(ready: &str, name: &str) -> SocketAddr {
     let value = ready.split(' ').find_map(|part| part.strip_prefix(name));
-    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{ready:?}"))
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("{ready:?}"))
 }
 
 /// Waits for the end, but not for ever.
