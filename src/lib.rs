@@ -1,3 +1,4 @@
 //! onced: a dedupe appliance.
 pub mod engine;
 pub mod model;
+pub mod resp;
