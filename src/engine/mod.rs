@@ -479,6 +479,16 @@ impl Drop for Hold<'_> {
 }
 
 #[cfg(test)]
+impl Engine {
+    /// An engine for a unit test, on files that lose their names at once.
+    pub(crate) fn volatile(mut options: Options) -> Engine {
+        let dir = tempfile::tempdir().unwrap();
+        options.journal.segment_size = 16 << 20;
+        Engine::open(dir.path(), options).unwrap().0
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::body::{Body, Content};
