@@ -1,2 +1,3 @@
 //! onced: a dedupe appliance.
+pub mod engine;
 pub mod model;

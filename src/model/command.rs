@@ -37,7 +37,11 @@ impl Command {
     /// A command of a caller without a name.
     #[must_use]
     pub fn new(key: RecordKey, verb: Verb) -> Command {
-        Command { key, verb, by: None }
+        Command {
+            key,
+            verb,
+            by: None,
+        }
     }
 }
 
@@ -152,8 +156,15 @@ impl Payload {
     /// A payload; hashes large bytes, so not under a lock.
     #[must_use]
     pub fn new(bytes: Bytes, content_type: Box<str>) -> Payload {
-        let body = Body { content_type, content: Content::new(bytes) };
-        Payload { body, raw: OnceLock::new(), json: OnceLock::new() }
+        let body = Body {
+            content_type,
+            content: Content::new(bytes),
+        };
+        Payload {
+            body,
+            raw: OnceLock::new(),
+            json: OnceLock::new(),
+        }
     }
 
     /// Its fingerprint of that kind.
@@ -165,9 +176,7 @@ impl Payload {
             FingerprintKind::Raw => Ok(Fingerprint::Raw(*self.raw.get_or_init(|| self.digest()))),
             FingerprintKind::Json => self
                 .json
-                .get_or_init(|| {
-                    json::canonical(self.bytes()).map(|canonical| sha256(&canonical))
-                })
+                .get_or_init(|| json::canonical(self.bytes()).map(|canonical| sha256(&canonical)))
                 .clone()
                 .map(Fingerprint::Json),
         }
@@ -299,12 +308,16 @@ impl Verb {
     pub fn check(&self) -> Result<(), BadInput> {
         match self {
             Verb::Claim(claim) => claim.check(),
-            Verb::Renew { lease: Some(lease), .. } => {
+            Verb::Renew {
+                lease: Some(lease), ..
+            } => {
                 policy::check_lease(*lease)?;
                 Ok(())
             }
             Verb::Complete { result, .. } => check_result(result),
-            Verb::Fail { error, retry_in, .. } => {
+            Verb::Fail {
+                error, retry_in, ..
+            } => {
                 if error.as_ref().is_some_and(|error| error.len() > MAX_ERROR) {
                     return Err(BadInput::LongError);
                 }
@@ -339,7 +352,9 @@ impl Claim {
             check_content_type(&payload.body)?;
         }
         match &self.mode {
-            Mode::Once { result: Some(result) } => check_result(result),
+            Mode::Once {
+                result: Some(result),
+            } => check_result(result),
             _ => Ok(()),
         }
     }

@@ -84,32 +84,46 @@ impl RecordKey {
         joined.extend_from_slice(key);
         #[allow(clippy::cast_possible_truncation)] // checked: at most 64
         let split = namespace.len() as u8;
-        Ok(RecordKey { joined: joined.into(), split })
+        Ok(RecordKey {
+            joined: joined.into(),
+            split,
+        })
     }
 
     /// Takes a joined name apart again, as found on disk. `None` where it is not one.
     #[must_use]
     pub fn from_joined(joined: Bytes) -> Option<RecordKey> {
-        let split = joined.iter().take(MAX_NAMESPACE + 1).position(|b| *b == 0)?;
+        let split = joined
+            .iter()
+            .take(MAX_NAMESPACE + 1)
+            .position(|b| *b == 0)?;
         let namespace = std::str::from_utf8(joined.get(..split)?).ok()?;
         check_namespace(namespace).ok()?;
         let key = joined.len().checked_sub(split + 1)?;
         let split = u8::try_from(split).ok()?;
-        (1..=MAX_KEY).contains(&key).then_some(RecordKey { joined, split })
+        (1..=MAX_KEY)
+            .contains(&key)
+            .then_some(RecordKey { joined, split })
     }
 
     /// The namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         // A namespace was checked to be ASCII when the name was made.
-        std::str::from_utf8(self.joined.get(..usize::from(self.split)).unwrap_or_default())
-            .unwrap_or_default()
+        std::str::from_utf8(
+            self.joined
+                .get(..usize::from(self.split))
+                .unwrap_or_default(),
+        )
+        .unwrap_or_default()
     }
 
     /// The key alone.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.joined.get(usize::from(self.split) + 1..).unwrap_or_default()
+        self.joined
+            .get(usize::from(self.split) + 1..)
+            .unwrap_or_default()
     }
 
     /// `namespace 0x00 key`: how maps, tables and filters know the record.
@@ -135,7 +149,18 @@ mod tests {
         for good in ["a", "0", "default", "db15", "a.b_c-d", &"x".repeat(64)] {
             assert_eq!(check_namespace(good), Ok(()), "{good}");
         }
-        for bad in ["", ".a", "-a", "_a", "A", "a/b", "a b", "ä", "a\0", &"x".repeat(65)] {
+        for bad in [
+            "",
+            ".a",
+            "-a",
+            "_a",
+            "A",
+            "a/b",
+            "a b",
+            "ä",
+            "a\0",
+            &"x".repeat(65),
+        ] {
             assert_eq!(check_namespace(bad), Err(KeyError::Namespace), "{bad}");
         }
     }
@@ -148,7 +173,10 @@ mod tests {
             assert_eq!(RecordKey::from_joined(name.joined().clone()), Some(name));
         }
         assert_eq!(RecordKey::new("ns", b""), Err(KeyError::EmptyKey));
-        assert_eq!(RecordKey::new("ns", &[0; 1025]), Err(KeyError::LongKey(1025)));
+        assert_eq!(
+            RecordKey::new("ns", &[0; 1025]),
+            Err(KeyError::LongKey(1025))
+        );
         for bad in [&b""[..], b"ns", b"ns\0", b"\0k", b"NS\0k"] {
             assert_eq!(RecordKey::from_joined(Bytes::copy_from_slice(bad)), None);
         }

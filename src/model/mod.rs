@@ -10,5 +10,6 @@ pub mod key;
 pub mod outcome;
 pub mod policy;
 pub mod record;
+pub mod shown;
 pub mod time;
 pub mod transition;

@@ -259,6 +259,24 @@ impl Verdict {
 }
 
 impl Outcome {
+    /// Whether this outcome lets the others of an all-or-nothing unit be stored: a claim that acquired, a
+    /// verb that succeeded, a string command whose type and condition held.
+    #[must_use]
+    pub const fn holds(&self) -> bool {
+        match &self.verdict {
+            Verdict::Done => false,
+            Verdict::String(reply) => matches!(
+                reply,
+                StringReply::Read
+                    | StringReply::Set { written: true }
+                    | StringReply::Deleted(_)
+                    | StringReply::Expired(_)
+                    | StringReply::Number(_)
+            ),
+            verdict => !verdict.refused(),
+        }
+    }
+
     /// How long until asking again makes sense (`busy`, `backoff`).
     #[must_use]
     pub fn retry_after(&self) -> Option<Span> {
@@ -304,7 +322,11 @@ impl Outcome {
                 } else {
                     fields.push(("lease_expires_at", self.lease_expires_at(&shown.record)));
                 }
-                let payload = shown.record.payload.as_ref().map(|body| body.content.clone());
+                let payload = shown
+                    .record
+                    .payload
+                    .as_ref()
+                    .map(|body| body.content.clone());
                 fields.push(("payload", Field::Handed(payload)));
             }
             (Verdict::Done, Some(shown)) => {
@@ -331,7 +353,11 @@ impl Outcome {
     /// What a verb that succeeded answers.
     fn success_facts(&self, fields: &mut Fields, shown: &Shown) {
         let record = &shown.record;
-        let state = if self.removed { "absent" } else { shown.state.name() };
+        let state = if self.removed {
+            "absent"
+        } else {
+            shown.state.name()
+        };
         fields.push(("state", text(state)));
         grant_facts(fields, record);
         if self.removed {
@@ -341,7 +367,9 @@ impl Outcome {
             State::Pending | State::InDoubt if self.verdict != Verdict::Replayed => {
                 fields.push(("lease_expires_at", self.lease_expires_at(record)));
             }
-            State::Retry => fields.push(("not_before", Field::Time(self.now.show(record.not_before)))),
+            State::Retry => {
+                fields.push(("not_before", Field::Time(self.now.show(record.not_before))))
+            }
             State::Done => fields.push(("expires_at", time_or_null(record.expires_at))),
             _ => {}
         }
@@ -378,38 +406,63 @@ impl Outcome {
             ("attempt", Field::Int(record.attempt.into())),
             ("max_attempts", Field::Int(shown.max_attempts.into())),
             ("generation", Field::Int(record.generation.into())),
-            ("fingerprint", match &record.fingerprint {
-                Some(print) => Field::Map(vec![
-                    ("kind", text(print.kind())),
-                    ("value", Field::Text(print.to_string())),
-                ]),
-                None => Field::Null,
-            }),
+            (
+                "fingerprint",
+                match &record.fingerprint {
+                    Some(print) => Field::Map(vec![
+                        ("kind", text(print.kind())),
+                        ("value", Field::Text(print.to_string())),
+                    ]),
+                    None => Field::Null,
+                },
+            ),
             ("claim_id", text_or_null(record.claim_id.as_deref())),
             ("owner", text_or_null(record.owner.as_deref())),
             ("claimed_at", Field::Time(record.claimed_at)),
             ("lease_ms", Field::Int(record.lease.as_millis())),
-            ("lease_expires_at", if held { self.lease_expires_at(record) } else { Field::Null }),
-            ("lease_left_ms", match shown.state {
-                State::Pending => Field::Int(record.lease_end.since(self.now.boot).as_millis()),
-                _ => Field::Null,
-            }),
+            (
+                "lease_expires_at",
+                if held {
+                    self.lease_expires_at(record)
+                } else {
+                    Field::Null
+                },
+            ),
+            (
+                "lease_left_ms",
+                match shown.state {
+                    State::Pending => Field::Int(record.lease_end.since(self.now.boot).as_millis()),
+                    _ => Field::Null,
+                },
+            ),
             ("effect_announced", Field::Bool(record.effect_announced)),
-            ("not_before", match shown.state {
-                State::Retry => Field::Time(self.now.show(record.not_before)),
-                _ => Field::Null,
-            }),
+            (
+                "not_before",
+                match shown.state {
+                    State::Retry => Field::Time(self.now.show(record.not_before)),
+                    _ => Field::Null,
+                },
+            ),
             ("completed_at", time_or_null(record.completed_at)),
             ("expires_at", time_or_null(record.expires_at)),
             ("last_error", text_or_null(record.last_error.as_deref())),
-            ("payload", match &record.payload {
-                Some(body) => Field::Body { body: body.clone(), status: None },
-                None => Field::Null,
-            }),
+            (
+                "payload",
+                match &record.payload {
+                    Some(body) => Field::Body {
+                        body: body.clone(),
+                        status: None,
+                    },
+                    None => Field::Null,
+                },
+            ),
             ("result", result_field(record.result.as_ref())),
         ]);
         if record.earlier_result.is_some() {
-            fields.push(("earlier_result", result_field(record.earlier_result.as_ref())));
+            fields.push((
+                "earlier_result",
+                result_field(record.earlier_result.as_ref()),
+            ));
         }
         let history = record.history.iter().map(history_field).collect();
         fields.push(("history", Field::List(history)));
@@ -427,13 +480,12 @@ impl Outcome {
     pub fn string_value(&self) -> Result<Option<Content>, NotAString> {
         match &self.record {
             None => Ok(None),
-            Some(shown) if shown.state == State::Done => Ok(Some(
-                shown
-                    .record
-                    .result
-                    .as_ref()
-                    .map_or_else(|| Content::Inline(Bytes::new()), |kept| kept.body.content.clone()),
-            )),
+            Some(shown) if shown.state == State::Done => {
+                Ok(Some(shown.record.result.as_ref().map_or_else(
+                    || Content::Inline(Bytes::new()),
+                    |kept| kept.body.content.clone(),
+                )))
+            }
             Some(_) => Err(NotAString),
         }
     }
@@ -464,7 +516,10 @@ fn finish_facts(fields: &mut Fields, record: &Record) {
 
 fn result_field(result: Option<&KeptResult>) -> Field {
     match result {
-        Some(kept) => Field::Body { body: kept.body.clone(), status: kept.status },
+        Some(kept) => Field::Body {
+            body: kept.body.clone(),
+            status: kept.status,
+        },
         None => Field::Null,
     }
 }

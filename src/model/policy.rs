@@ -35,7 +35,9 @@ impl FingerprintKind {
     /// The value of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<FingerprintKind> {
-        [FingerprintKind::Raw, FingerprintKind::Json].into_iter().find(|kind| kind.name() == name)
+        [FingerprintKind::Raw, FingerprintKind::Json]
+            .into_iter()
+            .find(|kind| kind.name() == name)
     }
 }
 
@@ -110,7 +112,11 @@ impl std::error::Error for RangeError {}
 /// [`RangeError::Lease`].
 pub fn check_lease(lease: Span) -> Result<Span, RangeError> {
     let (least, most) = LEASE_RANGE;
-    if (least..=most).contains(&lease) { Ok(lease) } else { Err(RangeError::Lease) }
+    if (least..=most).contains(&lease) {
+        Ok(lease)
+    } else {
+        Err(RangeError::Lease)
+    }
 }
 
 /// Checks a retention.
@@ -130,7 +136,11 @@ pub fn check_retention(retention: Retention) -> Result<Retention, RangeError> {
 /// # Errors
 /// [`RangeError::Delay`].
 pub fn check_delay(delay: Span) -> Result<Span, RangeError> {
-    if delay <= MAX_BACKOFF { Ok(delay) } else { Err(RangeError::Delay) }
+    if delay <= MAX_BACKOFF {
+        Ok(delay)
+    } else {
+        Err(RangeError::Delay)
+    }
 }
 
 /// Checks a number of attempts.
@@ -138,5 +148,9 @@ pub fn check_delay(delay: Span) -> Result<Span, RangeError> {
 /// # Errors
 /// [`RangeError::Attempts`].
 pub fn check_attempts(attempts: u32) -> Result<u32, RangeError> {
-    if attempts <= MAX_ATTEMPTS { Ok(attempts) } else { Err(RangeError::Attempts) }
+    if attempts <= MAX_ATTEMPTS {
+        Ok(attempts)
+    } else {
+        Err(RangeError::Attempts)
+    }
 }

@@ -21,7 +21,11 @@ impl Token {
     /// A token of that number, if it is one.
     #[must_use]
     pub const fn new(number: u64) -> Option<Token> {
-        if number >= 1 && number <= Token::MAX.0 { Some(Token(number)) } else { None }
+        if number >= 1 && number <= Token::MAX.0 {
+            Some(Token(number))
+        } else {
+            None
+        }
     }
 
     /// Its number.
@@ -69,8 +73,13 @@ pub enum State {
 
 impl State {
     /// Every state, in SPEC's order.
-    pub const ALL: [State; 5] =
-        [State::Pending, State::Retry, State::Done, State::InDoubt, State::Dead];
+    pub const ALL: [State; 5] = [
+        State::Pending,
+        State::Retry,
+        State::Done,
+        State::InDoubt,
+        State::Dead,
+    ];
 
     /// Its name on every face.
     #[must_use]
@@ -113,7 +122,9 @@ impl OnLeaseEnd {
     /// The value of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<OnLeaseEnd> {
-        [OnLeaseEnd::Retry, OnLeaseEnd::Hold].into_iter().find(|value| value.name() == name)
+        [OnLeaseEnd::Retry, OnLeaseEnd::Hold]
+            .into_iter()
+            .find(|value| value.name() == name)
     }
 }
 
@@ -157,7 +168,9 @@ impl Window {
     /// The value of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Window> {
-        [Window::Fixed, Window::Sliding].into_iter().find(|value| value.name() == name)
+        [Window::Fixed, Window::Sliding]
+            .into_iter()
+            .find(|value| value.name() == name)
     }
 }
 

@@ -218,7 +218,10 @@ impl Now {
     /// Engine time of an instant that a client read off the wall clock.
     #[must_use]
     pub const fn from_wall(self, wall: Timestamp) -> Timestamp {
-        Timestamp(wall.0.saturating_add_signed(self.wall_ahead.saturating_neg()))
+        Timestamp(
+            wall.0
+                .saturating_add_signed(self.wall_ahead.saturating_neg()),
+        )
     }
 
     /// What the wall clock shows at an instant of engine time.
@@ -274,7 +277,18 @@ mod tests {
 
     #[test]
     fn a_duration_prints_as_text_that_parses_to_itself() {
-        for millis in [0, 1, 999, 1000, 1500, 60_000, 90_000, 3_600_000, 86_400_000, 604_800_000] {
+        for millis in [
+            0,
+            1,
+            999,
+            1000,
+            1500,
+            60_000,
+            90_000,
+            3_600_000,
+            86_400_000,
+            604_800_000,
+        ] {
             let span = Span::from_millis(millis);
             assert_eq!(Span::parse(&span.to_string()), Ok(span));
         }
