@@ -1,3 +1,7 @@
 //! The model alone: nothing here opens a file, a socket or a clock.
 
+mod exhaustive;
 mod json;
+mod paper;
+mod script;
+mod tables;
