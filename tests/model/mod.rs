@@ -3,5 +3,7 @@
 mod exhaustive;
 mod json;
 mod paper;
+mod rules;
 mod script;
 mod tables;
+mod verbs;
