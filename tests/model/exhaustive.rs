@@ -158,11 +158,11 @@ fn walk(on_lease_end: OnLeaseEnd, max_attempts: u32, depth: usize) {
                 walk.note(&wrong, &node.path);
             }
             for made in &moves {
-                let Some(after) = walk.step(node, *made) else {
-                    continue;
-                };
                 steps += 1;
-                if left > 0 && seen.insert(after.mark()) {
+                if let Some(after) = walk.step(node, *made)
+                    && left > 0
+                    && seen.insert(after.mark())
+                {
                     next.push(after);
                 }
             }
@@ -195,6 +195,19 @@ impl Node {
             format!("{record:?}").hash(&mut hasher);
         }
         hasher.finish()
+    }
+
+    /// Whether what was kept is the very same; cheaper than two marks, and most commands change nothing.
+    fn same(&self, other: &Node) -> bool {
+        let kept = |a: &Option<Arc<Record>>, b: &Option<Arc<Record>>| match (a, b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        kept(&self.plain, &other.plain)
+            && kept(&self.settled, &other.settled)
+            && self.paper == other.paper
+            && self.tokens == other.tokens
     }
 
     pub(super) fn now(&self) -> Now {
@@ -243,7 +256,7 @@ impl Node {
 }
 
 impl Walk {
-    /// Makes one move and checks all rules. `None` where it cannot be made or went wrong.
+    /// Makes one move and checks all rules. `None` where it cannot be made, changes nothing or went wrong.
     fn step(&mut self, node: &Node, made: Move) -> Option<Node> {
         let mut after = node.clone();
         after.path.push(made);
@@ -268,7 +281,7 @@ impl Walk {
             .rules
             .check(node, ask, [&plain, &settled], expected, &after)
         {
-            Ok(()) => Some(after),
+            Ok(()) => (!after.same(node)).then_some(after),
             Err(wrong) => {
                 self.note(&format!("{}: {wrong}", kind(ask)), &after.path);
                 None

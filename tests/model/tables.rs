@@ -3,6 +3,7 @@
 use super::script::{GIVEN, World, check};
 use onced::model::record::State;
 use onced::model::shown::show;
+use std::collections::HashSet;
 
 #[test]
 fn the_named_states_are_what_they_say() {
@@ -248,6 +249,15 @@ fn the_end_of_a_lease_means_what_was_said_before() {
         policy max=1; claim; wait 60s                         | claim | dead                             | same
         policy on_lease_end=hold; claim; wait 60s             | claim | in_doubt                         | same
         policy on_lease_end=hold; claim on_lease_end=retry; wait 60s | claim | acquired reason=takeover  | pending
+        # It is a fact of its history, once for each lease, however the state it leads to may change.
+        orphan; effect 1                                      | get   | in_doubt history=acquired,lease_ended,effect_announced | same
+        orphan; effect 1; effect 1; renew 1; wait 60s         | get   | in_doubt history=acquired,lease_ended,effect_announced,lease_ended | same
+        orphan; renew 1; wait 60s                             | get   | pending orphaned=true history=acquired,lease_ended,lease_ended | same
+        dead; renew 1; renew 1; wait 60s                      | get   | dead history=acquired,lease_ended,lease_ended | same
+        # A policy changed while nobody looked is in force, and so is one changed after.
+        orphan; policy max=1                                  | claim | dead attempt=1                   | same
+        policy max=1; orphan; effect 1; policy max=5          | claim | in_doubt                         | same
+        policy max=1; orphan; policy max=5                    | claim | acquired reason=takeover         | pending
         # A takeover begins anew: what the holder before announced is not this one's.
         policy on_lease_end=hold; claim; wait 60s; fail 1 retry=0; claim on_lease_end=retry; wait 60s | claim | acquired reason=takeover | pending effect_announced=false
         announced; fail 1 retry=0; claim; wait 60s            | claim | acquired reason=takeover         | pending effect_announced=false
@@ -414,4 +424,7 @@ fn backoff_doubles_to_its_limit_with_a_fifth_of_spread() {
             doublings + 1
         );
     }
+    // At the limit too, or all that failed in an outage would come back at once.
+    let capped: HashSet<&u64> = first.iter().skip(9).collect();
+    assert!(capped.len() > 1, "no spread at the limit: {capped:?}");
 }
