@@ -60,6 +60,7 @@ fn a_claim_is_decided_by_state() {
         backoff           | claim id=c9           | backoff state=retry attempt=1 retry_after_ms=10000 -token                             | same
         due               | claim id=c9           | acquired reason=retry token=2 attempt=2 generation=1                                  | pending last_error=boom history=acquired,failed,retried
         replayed          | claim id=c9           | acquired reason=replay token=2 attempt=1 generation=2                                 | pending history=acquired,buried,replayed,acquired_by_replay
+        replayed; claim; fail 2 retry=0 | claim id=c9 | acquired reason=retry token=3 attempt=2 generation=2                               | pending
         done              | claim id=c9           | done token=1 attempt=1 generation=1 completed_at=0ms expires_at=72h result=ok result.type=application/octet-stream result.status=null | same
         expired           | claim id=c9           | acquired reason=new token=2 attempt=1 generation=1                                    | pending history=acquired fingerprint=null
         string            | claim id=c9           | done result=v expires_at=null                                                         | same
