@@ -4,7 +4,7 @@
 //! * members are ordered by the UTF-16 code units of their names, and nothing is spaced (RFC 8785, 3.2.1
 //!   and 3.2.3), so order and layout of the sender's library do not count;
 //! * strings are escaped in one way (RFC 8785, 3.2.2.2); nothing is normalised, as no Unicode form is;
-//! * numbers count by their exact decimal value, never by a float's: see [`number`] for their spelling.
+//! * numbers count by their exact decimal value, never by a float's: their spelling is written down in `number.rs`.
 //!
 //! What is deliberately refused, because two readers could take it for two different requests: a member
 //! name that occurs twice, and an escaped surrogate without its other half. Everything else is RFC 8259

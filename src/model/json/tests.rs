@@ -133,7 +133,10 @@ fn numbers_have_one_spelling_for_each_decimal_value() {
             "0.1000000000000000055511151231257827",
             "1.000000000000000055511151231257827e-1",
         ),
-        ("123456789012345678901234567890.5e-1", ""),
+        (
+            "1.234567890123456789012345678905e+28",
+            "123456789012345678901234567890.5e-1",
+        ),
         // Where plain spelling ends (ECMAScript, Number::toString).
         ("100000000000000000000", "1e20 10e19"),
         ("1e+21", "1000000000000000000000 1E21"),
@@ -150,10 +153,9 @@ fn numbers_have_one_spelling_for_each_decimal_value() {
     ];
     let mut forms = Vec::new();
     for (expected, others) in table {
-        let expected = form(expected);
-        check(&expected, &expected);
+        check(expected, expected);
         for other in others.split(' ').filter(|other| !other.is_empty()) {
-            check(other, &expected);
+            check(other, expected);
         }
         forms.push(expected);
     }
@@ -164,10 +166,6 @@ fn numbers_have_one_spelling_for_each_decimal_value() {
         forms.len(),
         count,
         "different values must keep different spellings"
-    );
-    assert_eq!(
-        form("123456789012345678901234567890.5e-1"),
-        "1.234567890123456789012345678905e+28"
     );
 }
 
@@ -237,6 +235,8 @@ fn what_is_not_json_is_refused_with_its_place() {
         (b" \n", value, 2),
         (b"\xef\xbb\xbf1", value, 0), // a byte order mark
         (b"\xc2\xa01", value, 0),     // a space JSON does not know
+        (b"\x0c1", value, 0),
+        (b"\x0b1", value, 0),
         (b"//\n1", value, 0),
         (b"1 2", end, 2),
         (b"{}}", end, 2),
