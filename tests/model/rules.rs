@@ -367,28 +367,19 @@ fn grants_are_new(node: &Node, step: &Step, ask: Ask) -> Wrong {
     }
 }
 
-/// SPEC 4: a complete with an ended token counts, once per token, as long as there is a record to know by.
+/// SPEC 4: a complete with an ended token counts, once per token where the record knows by its history; of a
+/// grant that it does not know it says so each time, and whoever counts tells tokens apart.
 fn late_is_counted_once(node: &Node, step: &Step, ask: Ask) -> Wrong {
-    let shown = node.paper.shows().is_some();
-    let history = node
-        .plain
-        .as_ref()
-        .filter(|_| shown)
-        .map_or(&[][..], |record| &record.history);
+    let known = node.paper.shows().and(node.plain.as_ref());
+    let counted = |token: u64| {
+        known.is_some_and(|record| {
+            let mut history = record.history.iter();
+            history.any(|entry| entry.token.get() == token && entry.event == Event::LateCompletion)
+        })
+    };
     let late = match ask {
         Ask::Complete { token, .. } if step.outcome.verdict == Verdict::Stale => {
-            let of_token = |grants: bool| {
-                history.iter().any(|entry| {
-                    let wanted = if grants {
-                        entry.event.grants()
-                    } else {
-                        entry.event == Event::LateCompletion
-                    };
-                    entry.token.get() == token && wanted
-                })
-            };
-            let counts = !shown || of_token(true) && !of_token(false);
-            (counts && token < node.paper.next_token).then_some(token)
+            (token < node.paper.next_token && !counted(token)).then_some(token)
         }
         _ => None,
     };
