@@ -96,6 +96,22 @@ fn a_damaged_last_frame_is_refused_if_the_journal_was_closed() {
 }
 
 #[test]
+fn a_damaged_last_frame_is_refused_if_its_segment_was_closed() {
+    let mut rig = Rig::new();
+    rig.append_thirds(3);
+    // The end frame is written and synced, and then the power goes.
+    rig.disk.fail_after(2);
+    rig.append_of(THIRD).unwrap_err();
+    rig.disk.crash(1);
+    assert_eq!(read_all(&rig.disk, 0).unwrap().0, rig.log);
+    rig.disk.flip(FIRST, HEADER_LEN + 2 * THIRD + 100, 0);
+    assert_eq!(
+        damage(&refusal(&rig.disk, 0)).0,
+        (HEADER_LEN + 2 * THIRD) as u64
+    );
+}
+
+#[test]
 fn a_damaged_frame_in_a_segment_that_has_a_next_one_is_refused() {
     let mut rig = Rig::new();
     rig.append_thirds(7);
