@@ -235,6 +235,21 @@ fn a_segment_that_is_not_whole_or_not_itself_is_refused() {
         let text = change(act);
         assert!(text.contains(expected) && text.contains(FIRST), "{text}");
     }
+    // A header that verifies, of a size that cannot be.
+    let disk = rig.disk.fork();
+    let mut bytes = disk.bytes(FIRST)[..8192].to_vec();
+    bytes[40..48].copy_from_slice(&8192u64.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..HEADER_LEN - 4]);
+    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
+    disk.put(FIRST, &bytes);
+    assert_eq!(
+        damage(&refusal(&disk, 0)),
+        (
+            40,
+            "a segment never has 8192 bytes",
+            "every entry after segment 0"
+        )
+    );
     let disk = rig.disk.fork();
     disk.flip(FIRST, 8, 1);
     assert!(matches!(
