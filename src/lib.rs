@@ -2,4 +2,5 @@
 pub mod engine;
 pub mod journal;
 pub mod model;
+pub mod resp;
 pub mod store;
