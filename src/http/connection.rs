@@ -7,9 +7,9 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
@@ -43,10 +43,14 @@ where
 {
     let link = Arc::new(Link::default());
     let stream = Watched::new(stream, link.clone(), &face.options);
-    let service = service_fn(|request: Request<_>| {
+    let service = service_fn(|request: Request<Incoming>| {
         let (face, link) = (&*face, &*link);
+        link.set(if request.body().is_end_stream() {
+            Stage::Deciding
+        } else {
+            Stage::Reading
+        });
         async move {
-            link.set(Stage::Reading);
             let response = respond(face, Rights::LOCAL, request, link).await;
             link.set(Stage::Answered);
             Ok::<_, Infallible>(response)
@@ -60,15 +64,11 @@ where
         let mut stop = pin!(stopped(&mut shutdown));
         let mut stopping = false;
         poll_fn(|cx| {
-            if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
-                return Poll::Ready(ended);
-            }
             if !stopping && stop.as_mut().poll(cx).is_ready() {
                 stopping = true;
                 Pin::new(&mut connection).graceful_shutdown();
-                return Pin::new(&mut connection).poll(cx);
             }
-            Poll::Pending
+            Pin::new(&mut connection).poll(cx)
         })
         .await
     };

@@ -4,7 +4,7 @@ use std::future::Future as _;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -44,8 +44,6 @@ pub(super) struct Watched<S> {
     /// No request came yet.
     fresh: bool,
     silence: Option<Silence>,
-    /// Who waits for the end of the input that is kept back.
-    parked: Option<Waker>,
     held_back: bool,
     written: bool,
 }
@@ -62,7 +60,6 @@ impl<S> Watched<S> {
             begun: false,
             fresh: true,
             silence: None,
-            parked: None,
             held_back: false,
             written: false,
         }
@@ -139,7 +136,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         match Pin::new(&mut this.stream).poll_read(cx, buffer) {
             Poll::Ready(Ok(())) if buffer.filled().len() == before => match this.link.stage() {
                 Stage::Deciding | Stage::Answered => {
-                    this.parked = Some(cx.waker().clone());
+                    this.link.park(cx.waker());
                     Poll::Pending
                 }
                 Stage::Idle | Stage::Reading | Stage::Waiting => Poll::Ready(Ok(())),
@@ -193,8 +190,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
             this.fresh = false;
             this.begun = false;
             this.armed = None;
-            if let Some(waker) = this.parked.take() {
-                waker.wake();
+            // Hyper may have asked for bytes already, and then waits for them without asking again.
+            if this.poll_silence(cx).is_ready() {
+                cx.waker().wake_by_ref();
             }
         }
         Poll::Ready(Ok(()))
