@@ -27,8 +27,9 @@ mod watched;
 
 /// Hyper's read buffer: the largest piece in which a body arrives.
 const READ_BUFFER: usize = 64 * 1024;
-/// How much is read away after a refusal, so that the client sees the answer and not a reset.
-const LINGER: usize = 256 * 1024;
+/// How much is read away after a refusal, so that a client that sends all it has before it looks for an answer
+/// sees that and not a reset.
+const LINGER: usize = 16 * 1024 * 1024;
 /// How long that may take.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
@@ -141,7 +142,7 @@ where
     }
     // Closing with unread bytes would reset the connection, and the answer with it.
     let drained = async {
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; 16 * 1024];
         let mut left = LINGER;
         while let Ok(size @ 1..) = stream.read(&mut buffer).await {
             left = left.checked_sub(size)?;

@@ -202,3 +202,52 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio::time::timeout;
+
+    /// A read of a stream whose client has closed its sending side, at that stage of a request.
+    async fn read_at(stage: Stage, then: Option<Stage>) -> Option<usize> {
+        let (client, stream) = duplex(16);
+        drop(client);
+        let link = Arc::new(Link::default());
+        link.set(stage);
+        let mut stream = Watched::new(stream, link.clone(), &Options::default());
+        let mut buffer = [0; 4];
+        let mut read = std::pin::pin!(stream.read(&mut buffer));
+        let mut turns = 0;
+        let ended = poll_fn(|cx| {
+            let polled = read.as_mut().poll(cx);
+            turns += 1;
+            if let (Some(stage), 1) = (then, turns) {
+                link.set(stage);
+            }
+            polled
+        });
+        let ended = timeout(Duration::from_millis(50), ended).await;
+        ended.ok().map(|read| read.unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_end_of_input_is_kept_back_while_an_answer_is_on_its_way() {
+        // (stage, stage a moment later, what is read: Some(0) is the end)
+        let table = [
+            (Stage::Idle, None, Some(0)),
+            (Stage::Reading, None, Some(0)),
+            (Stage::Deciding, None, None),
+            (Stage::Answered, None, None),
+            (Stage::Waiting, None, Some(0)),
+            (Stage::Deciding, Some(Stage::Waiting), Some(0)),
+            (Stage::Deciding, Some(Stage::Answered), None),
+            (Stage::Answered, Some(Stage::Idle), Some(0)),
+        ];
+        for (stage, then, expected) in table {
+            assert_eq!(read_at(stage, then).await, expected, "{stage:?} {then:?}");
+        }
+    }
+}

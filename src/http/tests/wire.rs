@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -378,4 +379,32 @@ async fn head_and_large_answers_keep_the_connection_in_step() {
     assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 2);
     assert!(answers.matches('x').count() >= 1024 * 1024);
     assert!(answers.contains("HTTP/1.1 204 No Content\r\n") && answers.ends_with("\r\n\r\n"));
+}
+#[tokio::test]
+async fn an_upload_that_is_refused_over_tcp_does_not_cost_the_client_its_answer() {
+    let house = House::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
+    let (there, _) = listener.accept().await.unwrap();
+    let (_stop, shutdown) = watch::channel(false);
+    let server = tokio::spawn(connection::serve(there, house.face.clone(), shutdown));
+    // A plain client: it sends all it has before it looks for an answer.
+    let size = 8 * 1024 * 1024;
+    let head = format!(
+        "POST /v1/claims/ns/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    let upload = vec![b'x'; size];
+    timeout(HANG, client.write_all(&upload))
+        .await
+        .unwrap()
+        .unwrap();
+    let mut answer = String::new();
+    let read = client.read_to_string(&mut answer);
+    timeout(HANG, read).await.unwrap().unwrap();
+    assert_refused(&answer, "413 ", "too_large");
+    drop(client);
+    timeout(HANG, server).await.unwrap().unwrap();
 }
