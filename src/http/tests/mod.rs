@@ -58,6 +58,7 @@ impl House {
         let engine = Engine::volatile(engine::Options {
             clock: Source::Manual(clock.clone()),
             policies: [("json".to_owned(), json)].into(),
+            ..engine::Options::default()
         });
         let (readiness, receiver) = watch::channel(Readiness::Ready);
         let room = Arc::new(Semaphore::new(super::MAX_IN_FLIGHT));
