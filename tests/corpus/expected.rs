@@ -87,7 +87,8 @@ impl Fact {
         if text == "null" {
             return Ok(Fact::Missing(path));
         }
-        if let Some((from, to)) = text.split_once("..") {
+        let begins = |from: &str| from.starts_with("now") || from.starts_with(|c: char| c.is_ascii_digit());
+        if let Some((from, to)) = text.split_once("..").filter(|(from, _)| begins(from)) {
             return match (Offset::parse(from)?, Offset::parse(to)?) {
                 (Some(from), Some(to)) => Ok(Fact::Between(path, from, to)),
                 _ => {

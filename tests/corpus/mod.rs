@@ -22,9 +22,13 @@ const DRIVERS: &[Kind] = &[
     Kind { name: "engine", create: || Box::new(engine::Direct::new()) },
 ];
 
+/// Drivers that scripts may already name.
+const COMING: &[&str] = &["http", "resp2", "resp3"];
+
 fn scripts() -> Vec<Script> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
-    let names: Vec<&str> = DRIVERS.iter().map(|kind| kind.name).collect();
+    let mut names: Vec<&str> = DRIVERS.iter().map(|kind| kind.name).collect();
+    names.extend(COMING);
     let mut files: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "txt"));
