@@ -1,3 +1,5 @@
 //! onced: a dedupe appliance.
 pub mod engine;
+pub mod journal;
 pub mod model;
+pub mod store;
