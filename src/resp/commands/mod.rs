@@ -1,0 +1,358 @@
+//! What each request asks for. One table describes every command: it is where names are looked up, where the
+//! number of arguments is checked, and what `COMMAND` tells.
+
+mod connection;
+mod describe;
+mod keys;
+mod once;
+mod pubsub;
+mod scan;
+mod server;
+mod strings;
+mod table;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
+
+pub(super) use self::connection::{Connection, Quiet};
+pub(super) use self::pubsub::Channel;
+pub(super) use self::scan::Positions;
+pub(super) use self::server::Question;
+use self::table::COMMANDS;
+use super::face::Face;
+use super::frame::integer;
+use super::render::Answer;
+use super::reply::Writer;
+use crate::engine::Unit;
+use crate::model::command::{Command, StringVerb, Verb};
+use crate::model::key::{KeyError, RecordKey};
+
+/// What `COMMAND` tells of a command, and what runs it.
+#[derive(Debug)]
+pub(super) struct Description {
+    /// In lower case; of a subcommand with its container: `client|id`.
+    name: &'static str,
+    /// The number of arguments, the name counted; negative: at least so many.
+    arity: i64,
+    run: Run,
+    flags: &'static str,
+    keys: Option<Keys>,
+    /// Categories, without the at sign.
+    categories: &'static str,
+    summary: &'static str,
+    since: &'static str,
+    group: &'static str,
+    subcommands: &'static [Description],
+}
+
+/// Which arguments are keys, and what is done to them.
+#[derive(Clone, Copy, Debug)]
+struct Keys {
+    first: i64,
+    last: i64,
+    step: i64,
+    access: &'static str,
+}
+
+type Run = fn(&mut Call<'_>) -> Result<Next, Refusal>;
+
+impl Description {
+    const fn new(name: &'static str, arity: i64, run: Run) -> Description {
+        Description {
+            name,
+            arity,
+            run,
+            flags: "",
+            keys: None,
+            categories: "",
+            summary: "",
+            since: "",
+            group: "",
+            subcommands: &[],
+        }
+    }
+
+    const fn flags(mut self, flags: &'static str, categories: &'static str) -> Description {
+        self.flags = flags;
+        self.categories = categories;
+        self
+    }
+
+    /// Keys from the first argument to the `last` (negative: counted from the end), every `step`th.
+    const fn keys(mut self, last: i64, step: i64, access: &'static str) -> Description {
+        self.keys = Some(Keys {
+            first: 1,
+            last,
+            step,
+            access,
+        });
+        self
+    }
+
+    const fn says(
+        mut self,
+        group: &'static str,
+        since: &'static str,
+        summary: &'static str,
+    ) -> Description {
+        self.group = group;
+        self.since = since;
+        self.summary = summary;
+        self
+    }
+
+    const fn contains(mut self, subcommands: &'static [Description]) -> Description {
+        self.subcommands = subcommands;
+        self
+    }
+
+    /// The name without its container.
+    fn own_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, own)| own)
+    }
+
+    fn takes(&self, args: usize) -> bool {
+        let args = i64::try_from(args).unwrap_or(i64::MAX);
+        if self.arity < 0 {
+            args >= self.arity.saturating_neg()
+        } else {
+            args == self.arity
+        }
+    }
+}
+
+/// A request on its way to an answer.
+pub(super) struct Call<'a> {
+    /// The request, its name first.
+    pub(super) args: &'a [Bytes],
+    /// The command's name for texts.
+    pub(super) name: &'static str,
+    /// Whose request it is.
+    pub(super) connection: &'a mut Connection,
+    /// What all connections share.
+    pub(super) face: &'a Face,
+    /// What the engine will decide.
+    pub(super) units: &'a mut Vec<Unit>,
+    /// Replies that need no engine.
+    pub(super) local: &'a mut BytesMut,
+}
+
+/// How a request goes on.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Its reply, if it has one, is in [`Call::local`].
+    Replied,
+    /// The engine decides, and this makes a reply of it.
+    Decide(Answer),
+    /// The same, but the decision may take its time: nothing else is decided with it.
+    Wait(Answer),
+    /// The engine is asked something else.
+    Ask(Question),
+    /// The reply is in [`Call::local`], and nothing after this request is looked at.
+    Close,
+}
+
+/// An error reply: the first word, and a text. Nothing was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal(Cow<'static, [u8]>);
+
+impl Refusal {
+    pub(super) const SYNTAX: Refusal = Refusal::new("ERR syntax error");
+    pub(super) const NOT_AN_INTEGER: Refusal =
+        Refusal::new("ERR value is not an integer or out of range");
+    pub(super) const TOO_LONG: Refusal =
+        Refusal::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+
+    pub(super) const fn new(text: &'static str) -> Refusal {
+        Refusal(Cow::Borrowed(text.as_bytes()))
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn expiry(name: &str) -> Refusal {
+        Refusal::from(format!("ERR invalid expire time in '{name}' command"))
+    }
+
+    /// `text` with outside bytes at its `%`, which Redis shows up to a zero byte.
+    fn quoting(text: &str, shown: &[u8]) -> Refusal {
+        let (before, after) = text.split_once('%').unwrap_or((text, ""));
+        Refusal(Cow::Owned(
+            [before.as_bytes(), clip(shown, 128), after.as_bytes()].concat(),
+        ))
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Refusal {
+        Refusal(Cow::Owned(text.into_bytes()))
+    }
+}
+
+impl From<KeyError> for Refusal {
+    fn from(error: KeyError) -> Refusal {
+        Refusal::from(format!("ERR {error}"))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// Runs one request. What it leaves in `units` and `local` after an error is to be thrown away.
+pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let name = call.arg(0);
+    let Some(found) = find(COMMANDS, name) else {
+        let refusal = unknown(call.args);
+        // What follows was meant to happen together, so it must not happen by itself (see the module above).
+        if name.eq_ignore_ascii_case(b"multi") {
+            call.reply().error(refusal.text());
+            return Ok(Next::Close);
+        }
+        return Err(refusal);
+    };
+    let mut command = found;
+    if !found.subcommands.is_empty() && call.args.len() > 1 {
+        let name = call.arg(1);
+        command = find(found.subcommands, name).ok_or_else(|| {
+            let container = found.name.to_ascii_uppercase();
+            Refusal::quoting(
+                &format!("ERR unknown subcommand '%'. Try {container} HELP."),
+                name,
+            )
+        })?;
+    }
+    if !command.takes(call.args.len()) {
+        return Err(wrong_number(command.name));
+    }
+    call.name = command.name;
+    if call.connection.only_subscribes() && !pubsub::allowed(found.name) {
+        return Err(Refusal::from(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+             are allowed in this context",
+            command.name
+        )));
+    }
+    (command.run)(call)
+}
+
+/// Looks a name up, in any case; the slice is sorted by name.
+fn find(among: &'static [Description], name: &[u8]) -> Option<&'static Description> {
+    let lower = |b: &u8| b.to_ascii_lowercase();
+    among
+        .binary_search_by(|command| command.own_name().bytes().cmp(name.iter().map(lower)))
+        .ok()
+        .and_then(|at| among.get(at))
+}
+
+fn wrong_number(name: &str) -> Refusal {
+    Refusal::from(format!(
+        "ERR wrong number of arguments for '{name}' command"
+    ))
+}
+
+/// Redis's text, with as much of the request as it shows.
+fn unknown(args: &[Bytes]) -> Refusal {
+    const SHOWN: usize = 128;
+    let name = args.first().map_or(&[][..], |name| clip(name, SHOWN));
+    let mut shown = Vec::new();
+    for argument in args.iter().skip(1) {
+        let room = SHOWN.saturating_sub(shown.len());
+        if room == 0 {
+            break;
+        }
+        shown.push(b'\'');
+        shown.extend_from_slice(clip(argument, room));
+        shown.extend_from_slice(b"' ");
+    }
+    let parts = [
+        b"ERR unknown command '",
+        name,
+        b"', with args beginning with: ",
+        &shown,
+    ];
+    Refusal(Cow::Owned(parts.concat()))
+}
+
+/// At most so many bytes, and none from a zero byte on: what Redis shows of an argument.
+fn clip(bytes: &[u8], most: usize) -> &[u8] {
+    let end = bytes.iter().take(most).position(|b| *b == 0);
+    bytes
+        .get(..end.unwrap_or(bytes.len().min(most)))
+        .unwrap_or_default()
+}
+
+impl Call<'_> {
+    /// An argument, the name being number 0; none is as good as an empty one.
+    pub(super) fn arg(&self, at: usize) -> &[u8] {
+        self.args.get(at).map_or(&[], |bytes| bytes)
+    }
+
+    /// Where a reply goes that needs no engine.
+    pub(super) fn reply(&mut self) -> Writer<'_> {
+        Writer::new(self.local, self.connection.protocol)
+    }
+
+    fn ok(&mut self) -> Result<Next, Refusal> {
+        self.reply().status("OK");
+        Ok(Next::Replied)
+    }
+
+    /// The record of an argument, in the selected database's namespace.
+    fn key(&self, at: usize) -> Result<RecordKey, Refusal> {
+        Ok(RecordKey::new(self.connection.namespace(), self.arg(at))?)
+    }
+
+    /// An argument that is kept as a value or result.
+    fn value(&self, at: usize) -> Result<Bytes, Refusal> {
+        kept(self.args.get(at), self.face.options.limits.result)
+    }
+
+    fn int(&self, at: usize) -> Result<i64, Refusal> {
+        integer(self.arg(at)).ok_or(Refusal::NOT_AN_INTEGER)
+    }
+
+    /// One string command for the engine.
+    fn one(&mut self, key: RecordKey, verb: StringVerb) {
+        self.units.push(Unit::One(string_command(key, verb)));
+    }
+}
+
+fn string_command(key: RecordKey, verb: StringVerb) -> Command {
+    Command::new(key, Verb::String(verb))
+}
+
+/// Bytes that will be kept for long. Small ones are copied: a slice would keep the whole buffer it came in.
+fn kept(argument: Option<&Bytes>, most: usize) -> Result<Bytes, Refusal> {
+    let bytes = argument.cloned().unwrap_or_default();
+    match bytes.len() {
+        len if len > most => Err(Refusal::TOO_LONG),
+        len if len <= crate::model::body::INLINE_LIMIT => Ok(Bytes::copy_from_slice(&bytes)),
+        _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_so_that_every_name_is_found() {
+        for commands in std::iter::once(COMMANDS).chain(COMMANDS.iter().map(|c| c.subcommands)) {
+            assert!(commands.is_sorted_by_key(Description::own_name));
+            for command in commands {
+                let upper = command.own_name().to_ascii_uppercase();
+                let found = find(commands, upper.as_bytes()).expect("it is there");
+                assert_eq!(found.name, command.name);
+                assert!(!command.summary.is_empty() && !command.since.is_empty());
+            }
+        }
+        assert!(find(COMMANDS, b"nosuch").is_none());
+        assert!(find(COMMANDS, b"").is_none());
+    }
+}

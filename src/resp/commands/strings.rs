@@ -1,0 +1,313 @@
+//! String commands (SPEC 7): options in, one question for each key out.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::{Call, Next, Refusal, string_command};
+use crate::engine::Unit;
+use crate::model::command::{Command, ExpireWhen, Expiry, Set, SetWhen, StringVerb};
+use crate::model::key::RecordKey;
+use crate::model::time::{Span, Timestamp};
+use crate::resp::NxWithoutExpiry;
+use crate::resp::frame::integer;
+use crate::resp::render::Answer;
+
+pub(super) fn get(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    call.one(key, StringVerb::Read);
+    Ok(Next::Decide(Answer::Value))
+}
+
+pub(super) fn strlen(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    call.one(key, StringVerb::Read);
+    Ok(Next::Decide(Answer::Length))
+}
+
+pub(super) fn mget(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let count = super::keys::read_each(call)?;
+    Ok(Next::Decide(Answer::Values(count)))
+}
+
+pub(super) fn set(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    let value = call.value(2)?;
+    let options = SetOptions::parse(call.args.get(3..).unwrap_or_default(), Form::Set)?;
+    let expiry = match (options.expiry(call.name)?, options.keep) {
+        (Some(expiry), _) => expiry,
+        // A set-once that keeps an end has none to keep.
+        (None, _) if options.nx => without_expiry(call)?,
+        (None, true) => Expiry::Keep,
+        (None, false) => Expiry::Never,
+    };
+    let when = match (options.nx, options.xx) {
+        (true, _) => Some(SetWhen::Absent),
+        (_, true) => Some(SetWhen::Present),
+        _ => None,
+    };
+    let set = Set {
+        value,
+        when,
+        get: options.get,
+        expiry,
+    };
+    let answer = match options.get {
+        true => Answer::OldValue,
+        false => Answer::Written,
+    };
+    call.one(key, StringVerb::Set(set.into()));
+    Ok(Next::Decide(answer))
+}
+
+pub(super) fn setnx(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    let set = Set {
+        value: call.value(2)?,
+        when: Some(SetWhen::Absent),
+        get: false,
+        expiry: without_expiry(call)?,
+    };
+    call.one(key, StringVerb::Set(set.into()));
+    Ok(Next::Decide(Answer::WrittenAll(1)))
+}
+
+pub(super) fn setex(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    set_with_expiry(call, TimeUnit::Seconds)
+}
+
+pub(super) fn psetex(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    set_with_expiry(call, TimeUnit::Millis)
+}
+
+fn set_with_expiry(call: &mut Call<'_>, unit: TimeUnit) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    let number = call.int(2)?;
+    let set = plain(
+        call.value(3)?,
+        positive(number, unit, false).ok_or_else(|| Refusal::expiry(call.name))?,
+    );
+    call.one(key, set);
+    Ok(Next::Decide(Answer::Written))
+}
+
+pub(super) fn getset(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    let set = Set {
+        value: call.value(2)?,
+        when: None,
+        get: true,
+        expiry: Expiry::Never,
+    };
+    call.one(key, StringVerb::Set(set.into()));
+    Ok(Next::Decide(Answer::OldValue))
+}
+
+pub(super) fn getdel(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    call.one(key, StringVerb::Delete { when: None });
+    Ok(Next::Decide(Answer::OldValue))
+}
+
+/// As in Redis an end that cannot be is an error only where there is a value.
+pub(super) fn getex(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    let options = SetOptions::parse(call.args.get(2..).unwrap_or_default(), Form::Get)?;
+    let (verb, answer) = match options.expiry(call.name) {
+        Err(refusal) => (StringVerb::Read, Answer::RefusedValue(refusal)),
+        Ok(None) if !options.persist => (StringVerb::Read, Answer::Value),
+        Ok(to) => {
+            let to = to.unwrap_or(Expiry::Never);
+            let when = ExpireWhen::default();
+            (StringVerb::Expire { to, when }, Answer::OldValue)
+        }
+    };
+    call.one(key, verb);
+    Ok(Next::Decide(answer))
+}
+
+pub(super) fn mset(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let commands = pairs(call, |value| plain(value, Expiry::Never))?;
+    let count = commands.len();
+    call.units.push(Unit::All(commands));
+    Ok(Next::Decide(Answer::Stored(count)))
+}
+
+pub(super) fn msetnx(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let expiry = without_expiry(call)?;
+    let commands = pairs(call, |value| {
+        let when = Some(SetWhen::Absent);
+        let set = Set {
+            value,
+            when,
+            get: false,
+            expiry,
+        };
+        StringVerb::Set(set.into())
+    })?;
+    let count = commands.len();
+    call.units.push(Unit::All(commands));
+    Ok(Next::Decide(Answer::WrittenAll(count)))
+}
+
+/// Keys and values in turn. Of a key given twice the last value counts, as in Redis.
+fn pairs(call: &Call<'_>, verb: impl Fn(Bytes) -> StringVerb) -> Result<Vec<Command>, Refusal> {
+    if call.args.len() % 2 == 0 {
+        return Err(super::wrong_number(call.name));
+    }
+    let mut commands: Vec<Command> = Vec::new();
+    let mut places: HashMap<RecordKey, usize> = HashMap::new();
+    for at in (1..call.args.len()).step_by(2) {
+        let key = call.key(at)?;
+        let command = string_command(key.clone(), verb(call.value(at.saturating_add(1))?));
+        let place = *places.entry(key).or_insert(commands.len());
+        match commands.get_mut(place) {
+            Some(earlier) => *earlier = command,
+            None => commands.push(command),
+        }
+    }
+    Ok(commands)
+}
+
+pub(super) fn incr(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    add(call, 1)
+}
+
+pub(super) fn decr(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    add(call, -1)
+}
+
+pub(super) fn incrby(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let number = call.int(2)?;
+    add(call, number)
+}
+
+pub(super) fn decrby(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let number = call.int(2)?.checked_neg();
+    let number = number.ok_or(Refusal::new("ERR decrement would overflow"))?;
+    add(call, number)
+}
+
+fn add(call: &mut Call<'_>, number: i64) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    call.one(key, StringVerb::Add(number));
+    Ok(Next::Decide(Answer::Number))
+}
+
+fn plain(value: Bytes, expiry: Expiry) -> StringVerb {
+    let set = Set {
+        value,
+        when: None,
+        get: false,
+        expiry,
+    };
+    StringVerb::Set(set.into())
+}
+
+/// When a set-once without an expiry ends.
+fn without_expiry(call: &Call<'_>) -> Result<Expiry, Refusal> {
+    match call.face.options.nx_without_expiry {
+        NxWithoutExpiry::Retention => Ok(Expiry::Retention),
+        NxWithoutExpiry::Forever => Ok(Expiry::Never),
+        NxWithoutExpiry::Error => Err(Refusal::new(
+            "ERR a set-once without expiry is refused here (nx_without_expiry is error); \
+             send SET key value NX with EX or PX",
+        )),
+    }
+}
+
+/// What a number of time counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeUnit {
+    Seconds,
+    Millis,
+}
+
+impl TimeUnit {
+    /// So many milliseconds, unless that is beyond Redis's numbers.
+    pub(super) fn millis(self, number: i64) -> Option<i64> {
+        match self {
+            TimeUnit::Seconds => number.checked_mul(1000),
+            TimeUnit::Millis => Some(number),
+        }
+    }
+}
+
+/// An end that a `SET` may have: later than now, or than the epoch.
+fn positive(number: i64, unit: TimeUnit, absolute: bool) -> Option<Expiry> {
+    let millis = unit.millis(number).filter(|millis| *millis > 0)?;
+    Some(end(u64::try_from(millis).ok()?, absolute))
+}
+
+/// So many milliseconds from now, or from the epoch.
+pub(super) fn end(millis: u64, absolute: bool) -> Expiry {
+    match absolute {
+        true => Expiry::At(Timestamp::from_millis(millis)),
+        false => Expiry::In(Span::from_millis(millis)),
+    }
+}
+
+/// The options of `SET` and `GETEX`.
+#[derive(Default)]
+struct SetOptions<'a> {
+    nx: bool,
+    xx: bool,
+    get: bool,
+    keep: bool,
+    persist: bool,
+    /// Name and number of `EX` and kin.
+    end: Option<(&'static str, &'a [u8])>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Set,
+    Get,
+}
+
+impl<'a> SetOptions<'a> {
+    /// In any order and case; which exclude each other is Redis's choice, and so is that one may come twice.
+    fn parse(mut args: &'a [Bytes], form: Form) -> Result<SetOptions<'a>, Refusal> {
+        let mut options = SetOptions::default();
+        while let Some((word, rest)) = args.split_first() {
+            args = rest;
+            let ends = options.end.map(|(name, _)| name);
+            let set = form == Form::Set;
+            match word.to_ascii_uppercase().as_slice() {
+                b"NX" if set && !options.xx => options.nx = true,
+                b"XX" if set && !options.nx => options.xx = true,
+                b"GET" if set => options.get = true,
+                b"KEEPTTL" if set && ends.is_none() => options.keep = true,
+                b"PERSIST" if !set && ends.is_none() => options.persist = true,
+                word => {
+                    let name = ["EX", "PX", "EXAT", "PXAT"]
+                        .into_iter()
+                        .find(|name| name.as_bytes() == word)
+                        .ok_or(Refusal::SYNTAX)?;
+                    let (number, rest) = args.split_first().ok_or(Refusal::SYNTAX)?;
+                    if options.keep || options.persist || ends.is_some_and(|end| end != name) {
+                        return Err(Refusal::SYNTAX);
+                    }
+                    options.end = Some((name, number));
+                    args = rest;
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// The end that was asked for.
+    fn expiry(&self, command: &str) -> Result<Option<Expiry>, Refusal> {
+        let Some((name, number)) = self.end else {
+            return Ok(None);
+        };
+        let number = integer(number).ok_or(Refusal::NOT_AN_INTEGER)?;
+        let unit = match name {
+            "EX" | "EXAT" => TimeUnit::Seconds,
+            _ => TimeUnit::Millis,
+        };
+        positive(number, unit, name.ends_with("AT"))
+            .map(Some)
+            .ok_or_else(|| Refusal::expiry(command))
+    }
+}

@@ -1,0 +1,612 @@
+//! Requests out of bytes: arrays of bulk strings, and inline commands.
+//!
+//! The errors, and when a connection is closed, are Redis's own. Different from Redis: the line end after an
+//! argument is checked, so that a wrong length is an error and not a shifted stream; and one request has a
+//! bound on its arguments and bytes.
+//!
+//! A parser remembers how far it came, so a request that arrives one byte at a time costs as much as one that
+//! arrives at once. Memory is taken for what arrived, never for what was announced. Arguments are slices of
+//! the buffer they came in.
+
+use bytes::{Buf, Bytes, BytesMut};
+use std::fmt;
+
+use super::Limits;
+
+/// The most arguments that may be announced.
+const MAX_ANNOUNCED: i64 = i32::MAX as i64;
+
+/// A request: a command name and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// At least one, the first the name.
+    pub args: Vec<Bytes>,
+}
+
+impl Request {
+    /// Bytes of all arguments.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.args.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Why a connection cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// The head of an array is not a number in range.
+    ArrayLength,
+    /// The head of an argument is not a number in range.
+    BulkLength,
+    /// An argument began with another byte than `$`.
+    ExpectedBulk(u8),
+    /// The head of an array does not end.
+    LongArrayHead,
+    /// The head of an argument does not end.
+    LongBulkHead,
+    /// An inline command does not end.
+    LongInline,
+    /// Quotes of an inline command do not match.
+    Quotes,
+    /// An argument is not followed by a line end.
+    LineEnd,
+    /// More arguments than that in one request.
+    Arguments(usize),
+    /// More bytes than that in one request.
+    Request(usize),
+    /// This is HTTP: closed without a word (field case FO-19).
+    Http,
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        match self {
+            ProtocolError::ArrayLength => f.write_str("invalid multibulk length"),
+            ProtocolError::BulkLength => f.write_str("invalid bulk length"),
+            ProtocolError::ExpectedBulk(byte) if (b' '..=b'~').contains(byte) => {
+                write!(f, "expected '$', got '{}'", char::from(*byte))
+            }
+            ProtocolError::ExpectedBulk(byte) => {
+                write!(f, "expected '$', got '{}'", byte.escape_ascii())
+            }
+            ProtocolError::LongArrayHead => f.write_str("too big mbulk count string"),
+            ProtocolError::LongBulkHead => f.write_str("too big bulk count string"),
+            ProtocolError::LongInline => f.write_str("too big inline request"),
+            ProtocolError::Quotes => f.write_str("unbalanced quotes in request"),
+            ProtocolError::LineEnd => f.write_str("invalid CRLF in request"),
+            ProtocolError::Arguments(most) => {
+                write!(
+                    f,
+                    "more than {most} arguments in one request; send several requests"
+                )
+            }
+            ProtocolError::Request(most) => {
+                write!(
+                    f,
+                    "more than {most} bytes in one request; send several requests"
+                )
+            }
+            ProtocolError::Http => f.write_str("HTTP on the Redis port"),
+        }
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+/// Takes requests out of the buffer of one connection.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Arguments of the request that is arriving.
+    args: Vec<Bytes>,
+    /// Their bytes.
+    size: usize,
+    /// How many are still to come; 0 between requests.
+    missing: usize,
+    /// The length of the argument whose head was read.
+    bulk: Option<usize>,
+    /// So many bytes of the buffer hold no line end.
+    scanned: usize,
+}
+
+impl Parser {
+    /// The next request, if all of it is there; what was read is taken out of `input`.
+    ///
+    /// # Errors
+    /// The connection cannot go on; do not call again.
+    pub fn parse(
+        &mut self,
+        input: &mut BytesMut,
+        limits: &Limits,
+    ) -> Result<Option<Request>, ProtocolError> {
+        loop {
+            let step = match (self.bulk, self.missing) {
+                (Some(len), _) => self.argument(input, len, limits)?,
+                (None, 0) => match input.first() {
+                    None => Step::More,
+                    Some(b'*') => self.array_head(input, limits)?,
+                    Some(_) => self.inline(input, limits)?,
+                },
+                (None, _) => self.bulk_head(input, limits)?,
+            };
+            match step {
+                Step::On => {}
+                Step::More => return Ok(None),
+                Step::Request(request) => return Ok(Some(request)),
+            }
+        }
+    }
+
+    /// `*n`. No arguments, or less: ignored, as in Redis.
+    fn array_head(&mut self, input: &mut BytesMut, limits: &Limits) -> Result<Step, ProtocolError> {
+        let (long, wrong) = (ProtocolError::LongArrayHead, ProtocolError::ArrayLength);
+        let Some(announced) = self.head(input, limits, long, wrong)? else {
+            return Ok(Step::More);
+        };
+        if announced > MAX_ANNOUNCED {
+            return Err(wrong);
+        }
+        self.missing = usize::try_from(announced).unwrap_or(0);
+        Ok(Step::On)
+    }
+
+    /// `$n`.
+    fn bulk_head(&mut self, input: &mut BytesMut, limits: &Limits) -> Result<Step, ProtocolError> {
+        match input.first() {
+            None => return Ok(Step::More),
+            Some(b'$') => {}
+            Some(byte) => return Err(ProtocolError::ExpectedBulk(*byte)),
+        }
+        let (long, wrong) = (ProtocolError::LongBulkHead, ProtocolError::BulkLength);
+        let Some(announced) = self.head(input, limits, long, wrong)? else {
+            return Ok(Step::More);
+        };
+        let len = usize::try_from(announced).map_err(|_| wrong)?;
+        if len > limits.bulk {
+            return Err(wrong);
+        }
+        if self.args.len() >= limits.arguments {
+            return Err(ProtocolError::Arguments(limits.arguments));
+        }
+        self.size = self.size.saturating_add(len);
+        if self.size > limits.request {
+            return Err(ProtocolError::Request(limits.request));
+        }
+        self.bulk = Some(len);
+        Ok(Step::On)
+    }
+
+    /// The bytes of an argument and its line end.
+    fn argument(
+        &mut self,
+        input: &mut BytesMut,
+        len: usize,
+        limits: &Limits,
+    ) -> Result<Step, ProtocolError> {
+        match input.get(len..len.saturating_add(2)) {
+            None => return Ok(Step::More),
+            Some(b"\r\n") => {}
+            Some(_) => return Err(ProtocolError::LineEnd),
+        }
+        let argument = input.split_to(len).freeze();
+        input.advance(2);
+        debug_assert!(self.args.len() < limits.arguments);
+        self.args.push(argument);
+        self.bulk = None;
+        self.missing = self.missing.saturating_sub(1);
+        if self.missing > 0 {
+            return Ok(Step::On);
+        }
+        self.size = 0;
+        let args = std::mem::take(&mut self.args);
+        match args.first() {
+            Some(name) if http(name) => Err(ProtocolError::Http),
+            _ => Ok(Step::Request(Request { args })),
+        }
+    }
+
+    /// The number of a head line; its first byte was looked at.
+    fn head(
+        &mut self,
+        input: &mut BytesMut,
+        limits: &Limits,
+        long: ProtocolError,
+        wrong: ProtocolError,
+    ) -> Result<Option<i64>, ProtocolError> {
+        let Some(end) = self.find(input, b'\r') else {
+            return if input.len() > limits.inline {
+                Err(long)
+            } else {
+                Ok(None)
+            };
+        };
+        if end > limits.inline {
+            return Err(long);
+        }
+        let Some(newline) = input.get(end.saturating_add(1)) else {
+            self.scanned = end;
+            return Ok(None);
+        };
+        if *newline != b'\n' {
+            return Err(wrong);
+        }
+        let number = input.get(1..end).and_then(integer).ok_or(wrong)?;
+        input.advance(end.saturating_add(2));
+        Ok(Some(number))
+    }
+
+    /// A line of words. An empty one is ignored.
+    fn inline(&mut self, input: &mut BytesMut, limits: &Limits) -> Result<Step, ProtocolError> {
+        let end = self.find(input, b'\n');
+        if end.unwrap_or(input.len()) > limits.inline {
+            return Err(ProtocolError::LongInline);
+        }
+        let Some(end) = end else {
+            return Ok(Step::More);
+        };
+        let line = input.split_to(end);
+        input.advance(1);
+        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        let trimmed = line.trim_ascii_start();
+        let first = trimmed.split(u8::is_ascii_whitespace).next();
+        if first.is_some_and(http) {
+            return Err(ProtocolError::Http);
+        }
+        let args = words(line).ok_or(ProtocolError::Quotes)?;
+        Ok(match args.is_empty() {
+            true => Step::On,
+            false => Step::Request(Request { args }),
+        })
+    }
+
+    /// Where `byte` is first, looking at no byte of the buffer twice.
+    fn find(&mut self, input: &[u8], byte: u8) -> Option<usize> {
+        let fresh = input.get(self.scanned..).unwrap_or_default();
+        let at = fresh.iter().position(|b| *b == byte);
+        let found = at.map(|at| at.saturating_add(self.scanned));
+        self.scanned = if found.is_some() { 0 } else { input.len() };
+        found
+    }
+}
+
+enum Step {
+    /// Something was read, and there may be more to read.
+    On,
+    /// Nothing can be read before more bytes arrive.
+    More,
+    Request(Request),
+}
+
+/// Whether a first word is the head of an HTTP request: a web page may have sent it.
+fn http(word: &[u8]) -> bool {
+    let host = word.get(..5);
+    word.eq_ignore_ascii_case(b"post") || host.is_some_and(|w| w.eq_ignore_ascii_case(b"host:"))
+}
+
+/// A number as Redis reads one: no sign but minus, no blanks, no leading zeros.
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    match digits {
+        [b'0'] if text.len() == 1 => Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 && digits.iter().all(u8::is_ascii_digit) => {
+            std::str::from_utf8(text).ok()?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+/// The words of an inline command, quotes undone; `None` where quotes do not match.
+fn words(line: &[u8]) -> Option<Vec<Bytes>> {
+    // What C calls a blank: ASCII white space and the vertical tab.
+    let blank = |b: u8| b.is_ascii_whitespace() || b == 0x0b;
+    let mut words = Vec::new();
+    let mut rest = line;
+    loop {
+        while let Some((_, tail)) = rest.split_first().filter(|(b, _)| blank(**b)) {
+            rest = tail;
+        }
+        if rest.is_empty() {
+            return Some(words);
+        }
+        let mut word = Vec::new();
+        loop {
+            match rest.split_first() {
+                None => break,
+                Some((b' ' | b'\n' | b'\r' | b'\t', tail)) => {
+                    rest = tail;
+                    break;
+                }
+                Some((quote @ (b'"' | b'\''), tail)) => {
+                    rest = unquote(tail, *quote, &mut word)?;
+                    if rest.first().is_some_and(|b| !blank(*b)) {
+                        return None;
+                    }
+                    break;
+                }
+                Some((byte, tail)) => {
+                    word.push(*byte);
+                    rest = tail;
+                }
+            }
+        }
+        words.push(word.into());
+    }
+}
+
+/// Reads up to the closing quote; what follows it, or `None` without one.
+fn unquote<'a>(mut rest: &'a [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let (byte, tail) = rest.split_first()?;
+        rest = match (*byte, quote, tail) {
+            (byte, quote, tail) if byte == quote => return Some(tail),
+            (b'\\', b'\'', [b'\'', tail @ ..]) => {
+                word.push(b'\'');
+                tail
+            }
+            (b'\\', b'"', [b'x', high, low, tail @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                word.push(hex(*high) << 4 | hex(*low));
+                tail
+            }
+            (b'\\', b'"', [escaped, tail @ ..]) => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 0x08,
+                    b'a' => 0x07,
+                    other => *other,
+                });
+                tail
+            }
+            (byte, _, tail) => {
+                word.push(byte);
+                tail
+            }
+        };
+    }
+}
+
+fn hex(digit: u8) -> u8 {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything that can be read when the bytes arrive in pieces of that size.
+    fn read(
+        bytes: &[u8],
+        piece: usize,
+        limits: &Limits,
+    ) -> (Vec<Vec<Bytes>>, Option<ProtocolError>) {
+        let (mut parser, mut input, mut requests) = (Parser::default(), BytesMut::new(), vec![]);
+        for piece in bytes.chunks(piece) {
+            input.extend_from_slice(piece);
+            loop {
+                match parser.parse(&mut input, limits) {
+                    Ok(Some(request)) => requests.push(request.args),
+                    Ok(None) => break,
+                    Err(error) => return (requests, Some(error)),
+                }
+            }
+        }
+        (requests, None)
+    }
+
+    fn inline(line: &str) -> Option<Vec<Bytes>> {
+        match read(
+            format!("{line}\r\n").as_bytes(),
+            usize::MAX,
+            &Limits::default(),
+        ) {
+            (requests, None) => Some(requests.concat()),
+            (_, Some(error)) => {
+                assert_eq!(error, ProtocolError::Quotes);
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn inline_commands_are_split_as_redis_splits_them() {
+        let table: &[(&str, Option<&[&[u8]]>)] = &[
+            ("", Some(&[])),
+            ("   \t ", Some(&[])),
+            ("  a\tb  c ", Some(&[b"a", b"b", b"c"])),
+            (r#"a "b c" 'd e'"#, Some(&[b"a", b"b c", b"d e"])),
+            (r#""" ''"#, Some(&[b"", b""])),
+            (
+                r#""\x41\xff\x00\n\r\t\b\a\"\\\q""#,
+                Some(&[b"A\xff\0\n\r\t\x08\x07\"\\q"]),
+            ),
+            (r#""\xzz\x4""#, Some(&[b"xzzx4"])),
+            (r"'it\'s \n \\ '", Some(&[br"it's \n \\ "])),
+            (r"'ends with \\'", None),
+            (r#"a"b c" d"#, Some(&[b"ab c", b"d"])),
+            ("a\x0bb \x0b c", Some(&[b"a\x0bb", b"c"])),
+            (r#""a"b"#, None),
+            (r#"'a'"b""#, None),
+            (r#""a"#, None),
+            (r#""a\""#, None),
+            (r"'a", None),
+            (r#"a"b"#, None),
+        ];
+        for (line, expected) in table {
+            let expected =
+                expected.map(|words| words.iter().map(|w| Bytes::from_static(w)).collect());
+            assert_eq!(inline(line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_redis_reads_them() {
+        let table = [
+            ("0", Some(0)),
+            ("7", Some(7)),
+            ("-10", Some(-10)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("99999999999999999999999", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("01", None),
+            ("+1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1.5", None),
+            ("1\0", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(integer(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn each_limit_has_its_own_error() {
+        let limits = Limits {
+            bulk: 10,
+            request: 25,
+            arguments: 5,
+            inline: 30,
+            ..Limits::default()
+        };
+        let long = "1".repeat(40);
+        let table = [
+            ("*1\r\n$10\r\n0123456789\r\n".to_owned(), None),
+            ("*1\r\n$11\r\n".to_owned(), Some(ProtocolError::BulkLength)),
+            (
+                "*3\r\n$10\r\n0123456789\r\n$10\r\n0123456789\r\n$6\r\n".to_owned(),
+                Some(ProtocolError::Request(25)),
+            ),
+            (
+                format!("*6\r\n{}", "$0\r\n\r\n".repeat(6)),
+                Some(ProtocolError::Arguments(5)),
+            ),
+            (format!("*5\r\n{}", "$0\r\n\r\n".repeat(5)), None),
+            (format!("*{long}"), Some(ProtocolError::LongArrayHead)),
+            (format!("*1\r\n${long}"), Some(ProtocolError::LongBulkHead)),
+            (long.clone(), Some(ProtocolError::LongInline)),
+            (format!("{long}\r\n"), Some(ProtocolError::LongInline)),
+        ];
+        for (bytes, expected) in table {
+            for piece in [1, 7, usize::MAX] {
+                let (_, error) = read(bytes.as_bytes(), piece, &limits);
+                assert_eq!(error, expected, "{bytes:?} in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_announced_takes_no_memory() {
+        let mut parser = Parser::default();
+        let mut input = BytesMut::from(&b"*2147483647\r\n$67108864\r\nab"[..]);
+        assert_eq!(parser.parse(&mut input, &Limits::default()), Ok(None));
+        assert_eq!(parser.args.capacity(), 0);
+        assert!(input.capacity() < 100);
+    }
+
+    #[test]
+    fn no_byte_is_looked_at_twice_in_search_of_a_line_end() {
+        let mut parser = Parser::default();
+        let mut input = BytesMut::new();
+        for len in 1..=60_000 {
+            input.extend_from_slice(b"x");
+            assert_eq!(parser.parse(&mut input, &Limits::default()), Ok(None));
+            assert_eq!(parser.scanned, len);
+        }
+    }
+
+    #[test]
+    fn arguments_are_slices_of_the_buffer_they_came_in() {
+        let mut input = BytesMut::from(&b"*1\r\n$3\r\nabc\r\n"[..]);
+        let at = input.as_ptr() as usize;
+        let request = Parser::default().parse(&mut input, &Limits::default());
+        let args = request.unwrap().unwrap().args;
+        assert_eq!(args[0].as_ptr() as usize, at + 8);
+    }
+
+    #[test]
+    fn http_is_recognised_inline_and_as_an_array() {
+        for bytes in [
+            "POST / HTTP/1.1\r\n",
+            "post /\"x HTTP/1.1\r\n",
+            "Host: localhost\r\n",
+            "hOsT:evil.example\r\n",
+            "*2\r\n$4\r\nPoSt\r\n$1\r\nx\r\n",
+            "*1\r\n$5\r\nhost:\r\n",
+        ] {
+            let (requests, error) = read(bytes.as_bytes(), 1, &Limits::default());
+            assert_eq!(
+                (requests.len(), error),
+                (0, Some(ProtocolError::Http)),
+                "{bytes:?}"
+            );
+        }
+        assert!(inline("POSTER x").is_some());
+        assert!(inline("GET post host:").is_some());
+    }
+
+    /// Valid requests, changed at random places and fed in random pieces: never a panic, and the pieces make
+    /// no difference.
+    #[test]
+    fn changed_bytes_never_panic_and_pieces_make_no_difference() {
+        let seed: u64 = std::env::var("SEED")
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(11);
+        println!("SEED={seed}");
+        let mut random = seed;
+        let mut next = move |below: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize % below
+        };
+        let seeds: [&[u8]; 5] = [
+            b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\na\r\nb\r\n*1\r\n$4\r\nPING\r\n",
+            b"SET \"a b\" 'c d'\r\nGET \"\\x41\\n\"\r\n\r\nPING\n",
+            b"*0\r\n*-1\r\n*2\r\n$4\r\nECHO\r\n$0\r\n\r\n*1\r\n$4\r\nPING\r\n",
+            b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET pwn 1\r\n",
+            b"*1\r\n$10\r\n0123456789\r\nPING\r\n$3\r\n",
+        ];
+        let alphabet = b"*$:+-\r\n 0123456789\"'\\x\0\xffaZ";
+        let limits = Limits {
+            bulk: 64,
+            request: 100,
+            arguments: 8,
+            inline: 50,
+            ..Limits::default()
+        };
+        for _ in 0..20_000 {
+            let mut bytes = seeds[next(seeds.len())].to_vec();
+            for _ in 0..next(5) {
+                let at = next(bytes.len());
+                let byte = alphabet[next(alphabet.len())];
+                match next(3) {
+                    0 => bytes[at] = byte,
+                    1 => bytes.insert(at, byte),
+                    _ => drop(bytes.remove(at)),
+                }
+            }
+            let whole = read(&bytes, usize::MAX, &limits);
+            assert_eq!(read(&bytes, 1, &limits), whole, "{}", bytes.escape_ascii());
+            assert_eq!(
+                read(&bytes, 1 + next(9), &limits),
+                whole,
+                "{}",
+                bytes.escape_ascii()
+            );
+            for request in &whole.0 {
+                assert!(!request.is_empty() && request.len() <= limits.inline);
+            }
+        }
+    }
+}
