@@ -4,7 +4,9 @@ mod answer;
 mod command;
 mod engine;
 mod expected;
+mod http;
 mod model;
+mod resp;
 mod runner;
 mod script;
 mod strings;
@@ -20,15 +22,15 @@ const DRIVERS: &[Kind] = &[
     Kind { name: "model", create: || Box::new(model::Model::new()) },
     Kind { name: "swept", create: || Box::new(model::Model::swept()) },
     Kind { name: "engine", create: || Box::new(engine::Direct::new()) },
+    Kind { name: "restart", create: || Box::new(engine::Direct::restarting()) },
+    Kind { name: "http", create: || Box::new(http::Http::new()) },
+    Kind { name: "resp2", create: || Box::new(resp::Resp::new(2)) },
+    Kind { name: "resp3", create: || Box::new(resp::Resp::new(3)) },
 ];
-
-/// Drivers that scripts may already name.
-const COMING: &[&str] = &["http", "resp2", "resp3"];
 
 fn scripts() -> Vec<Script> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
-    let mut names: Vec<&str> = DRIVERS.iter().map(|kind| kind.name).collect();
-    names.extend(COMING);
+    let names: Vec<&str> = DRIVERS.iter().map(|kind| kind.name).collect();
     let mut files: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "txt"));
