@@ -3,4 +3,5 @@
 // Helpers of tests may unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod corpus;
 mod model;
