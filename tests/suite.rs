@@ -3,5 +3,7 @@
 // Helpers of tests may unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod corpus;
+mod model;
 mod server;
 mod support;

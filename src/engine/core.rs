@@ -15,11 +15,11 @@ use super::late::Late;
 use super::recent::{Frozen, Recent, Slot, record_size};
 use super::{Unavailable, Unit};
 use crate::model::body::{Content, LargeContent};
-use crate::model::command::{Command, Mode, StringVerb, Verb};
+use crate::model::command::{Command, Mode, Payload, StringVerb, Verb};
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Outcome, Reason, Verdict};
-use crate::model::policy::Policy;
-use crate::model::record::{Lsn, Record, Token};
+use crate::model::policy::{FingerprintKind, Policy};
+use crate::model::record::{Fingerprint, Lsn, Record, Token};
 use crate::model::time::{Now, Timestamp};
 use crate::model::transition::{Context, Effect, Step, apply};
 use crate::store::{Change, Decision, Entry, encode_entry};
@@ -188,17 +188,54 @@ impl Core {
         keys
     }
 
+    /// The fingerprints that a decision will ask for and that are not computed yet: by the policy's kind and
+    /// by the record's, which may differ.
+    pub(super) fn unhashed<'a>(
+        &self,
+        units: &'a [Unit],
+        fetched: &Fetched,
+    ) -> Vec<(&'a Payload, FingerprintKind)> {
+        let mut wanted = Vec::new();
+        for command in units.iter().flat_map(Unit::commands) {
+            let Verb::Claim(claim) = &command.verb else {
+                continue;
+            };
+            let (None, Some(payload)) = (&claim.fingerprint, &claim.payload) else {
+                continue;
+            };
+            let kept = self
+                .record(command.key.joined(), fetched)
+                .and_then(|record| match record.fingerprint {
+                    Some(Fingerprint::Raw(_)) => Some(FingerprintKind::Raw),
+                    Some(Fingerprint::Json(_)) => Some(FingerprintKind::Json),
+                    _ => None,
+                });
+            let policy = self.policies.get(command.key.namespace()).fingerprint;
+            let kinds = kept.into_iter().chain([policy]);
+            wanted.extend(
+                kinds
+                    .filter(|kind| !payload.knows(*kind))
+                    .map(|kind| (payload, kind)),
+            );
+        }
+        wanted
+    }
+
+    /// The record as memory or else the store has it.
+    fn record<'a>(&'a self, joined: &Bytes, fetched: &'a Fetched) -> Option<&'a Arc<Record>> {
+        match self.recent.get(joined) {
+            Some(slot) => slot.record.as_ref(),
+            None => fetched
+                .found
+                .get(joined)
+                .and_then(|found| found.record.as_ref()),
+        }
+    }
+
     /// Bytes that deciding these units can take at most, in memory and in the journal each.
     pub(super) fn cost(&self, units: &[Unit], fetched: &Fetched) -> usize {
         let carried = |command: &Command| {
-            let joined = command.key.joined();
-            let record = match self.recent.get(joined) {
-                Some(slot) => slot.record.as_ref(),
-                None => fetched
-                    .found
-                    .get(joined)
-                    .and_then(|found| found.record.as_ref()),
-            };
+            let record = self.record(command.key.joined(), fetched);
             record.map_or(0, |record| record_size(record))
         };
         let commands = units.iter().flat_map(Unit::commands);
@@ -288,12 +325,11 @@ impl Core {
         if let Some(slot) = slot {
             *rest = (*rest).max(slot.lsn);
         }
-        let found = fetched.found.get(joined);
-        let record = match (staged, slot) {
-            (Some(record), _) => record.as_ref(),
-            (None, Some(slot)) => slot.record.as_ref(),
-            (None, None) => found.and_then(|found| found.record.as_ref()),
+        let record = match staged {
+            Some(record) => record.as_ref(),
+            None => self.record(joined, fetched),
         };
+        let found = fetched.found.get(joined);
         let policy = self.policies.get(command.key.namespace());
         let token = (token < Token::MAX).then_some(token);
         let context = Context {
@@ -377,24 +413,13 @@ impl Core {
         }
         (self.next_lsn, self.next_token) = (lsn, token);
         for slot in slots {
-            let existed = self.exists(&slot.key, fetched);
+            let existed = self.record(slot.key.joined(), fetched).is_some();
             self.recent.put(slot, existed);
         }
         if !entries.is_empty() {
             self.gather.push(first, &entries);
         }
         Ok(outcomes)
-    }
-
-    /// Whether a record stands under the key as written, past its retention or not.
-    fn exists(&self, key: &RecordKey, fetched: &Fetched) -> bool {
-        match self.recent.get(key.joined()) {
-            Some(slot) => slot.record.is_some(),
-            None => fetched
-                .found
-                .get(key.joined())
-                .is_some_and(|found| found.record.is_some()),
-        }
     }
 
     /// Freezes what is active, for a checkpoint.

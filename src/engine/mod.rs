@@ -37,10 +37,10 @@ pub use self::open::Report;
 use crate::journal::frame::max_frame;
 use crate::journal::room::Room;
 use crate::journal::writer;
-use crate::model::command::Command;
+use crate::model::command::{Command, Payload};
 use crate::model::key::RecordKey;
 use crate::model::outcome::Outcome;
-use crate::model::policy::Policy;
+use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::time::Now;
 use crate::store::{self, Bodies, Reader, StoreError};
 
@@ -223,8 +223,9 @@ impl Inner {
 }
 
 /// What a batch has to do before it can be decided.
-enum Next {
+enum Next<'a> {
     Done(core::Decided),
+    Hash(Vec<(&'a Payload, FingerprintKind)>),
     Read(Vec<RecordKey>, u64),
     Wait,
 }
@@ -337,6 +338,12 @@ impl Engine {
                         });
                     }
                 }
+                Next::Hash(payloads) => {
+                    for (payload, kind) in payloads {
+                        // What cannot be read as that kind is decided, like everything, by the model.
+                        let _ = payload.fingerprint(kind);
+                    }
+                }
                 Next::Read(keys, number) => {
                     redos += 1;
                     if redos > REDOS && hold.is_none() {
@@ -356,11 +363,15 @@ impl Engine {
     }
 
     /// Looks under the lock whether the batch can be decided, and decides it.
-    fn next(&self, units: &[Unit], fetched: &Fetched) -> Result<Next, Unavailable> {
+    fn next<'a>(&self, units: &'a [Unit], fetched: &Fetched) -> Result<Next<'a>, Unavailable> {
         let mut core = self.running()?;
         let missing = core.missing(units, fetched, |key| self.inner.reader.may_contain(key));
         if !missing.is_empty() {
             return Ok(Next::Read(missing, core.checkpoints));
+        }
+        let unhashed = core.unhashed(units, fetched);
+        if !unhashed.is_empty() {
+            return Ok(Next::Hash(unhashed));
         }
         let cost = core.cost(units, fetched);
         if cost > 0 && !self.has_room(&mut core, cost) {
@@ -479,10 +490,20 @@ impl Drop for Hold<'_> {
 }
 
 #[cfg(test)]
+impl Engine {
+    /// An engine for a unit test, on files that lose their names at once.
+    pub(crate) fn volatile(mut options: Options) -> Engine {
+        let dir = tempfile::tempdir().unwrap();
+        options.journal.segment_size = 16 << 20;
+        Engine::open(dir.path(), options).unwrap().0
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::body::{Body, Content};
-    use crate::model::command::{Claim, Mode, Payload, Verb};
+    use crate::model::command::{Claim, Mode, Verb};
     use crate::model::outcome::{Reason, Verdict};
     use crate::model::record::{KeptResult, Token};
 

@@ -65,9 +65,14 @@ fn clear_unused(disk: &dyn Disk) -> Result<(), JournalError> {
         return Err(exists());
     }
     if let Some((header, file)) = first {
-        match cursor(file, &header).step().map_err(io)? {
-            Step::Bad => {}
-            Step::Frame(_) | Step::End(_) => return Err(exists()),
+        let mut cursor = cursor(file, &header);
+        let used = match cursor.step().map_err(io)? {
+            // A damaged first frame does not make it unused.
+            Step::Bad => cursor.later_frame(header.first_lsn).map_err(io)?.is_some(),
+            Step::Frame(_) | Step::End(_) => true,
+        };
+        if used {
+            return Err(exists());
         }
     }
     // The record first: without it a crash in between leaves what is known as unused.

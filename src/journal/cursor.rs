@@ -126,7 +126,14 @@ impl Cursor {
             let len = (self.size - start).min(CHUNK + shortest);
             chunk.resize(usize::try_from(len).unwrap_or(0), 0);
             self.file.read_at(start, &mut chunk)?;
-            for (offset, bytes) in (start..).zip(chunk.windows(HEAD_LEN)) {
+            // What was never written is most of what there is, and quickly passed.
+            let written = chunk.iter().any(|byte| *byte != 0);
+            let places = if written {
+                chunk.windows(HEAD_LEN)
+            } else {
+                [].windows(HEAD_LEN)
+            };
+            for (offset, bytes) in (start..).zip(places) {
                 let length = u64::from(u32_at(bytes, 0).unwrap_or(0));
                 if length < shortest || length > longest {
                     continue;
@@ -198,19 +205,24 @@ struct Sums {
     upto: Vec<u32>,
 }
 
-const BLOCK: usize = 4096;
+const BLOCK: usize = 256;
 
 impl Sums {
     fn of(file: &dyn DiskFile, base: u64, end: u64) -> io::Result<Sums> {
         let mut hasher = Hasher::new();
         let mut upto = vec![0];
-        let mut block = [0; BLOCK];
+        let mut chunk = Vec::new();
         let mut at = base;
-        while at.saturating_add(BLOCK as u64) <= end {
-            file.read_at(at, &mut block)?;
-            hasher.update(&block);
-            upto.push(hasher.clone().finalize());
-            at += BLOCK as u64;
+        while at < end {
+            let len = (end - at).min(CHUNK);
+            chunk.resize(usize::try_from(len).unwrap_or(0), 0);
+            file.read_at(at, &mut chunk)?;
+            // What is left behind the last whole block is summed when it is asked for.
+            for block in chunk.chunks_exact(BLOCK) {
+                hasher.update(block);
+                upto.push(hasher.clone().finalize());
+            }
+            at += len;
         }
         Ok(Sums { base, upto })
     }

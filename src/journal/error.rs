@@ -44,7 +44,7 @@ pub enum Cause {
         /// The most a frame may have: a quarter of a segment.
         max: u64,
     },
-    /// An earlier write or sync failed, so nothing is written any more.
+    /// An earlier write or sync failed, or the journal was closed: nothing is written any more.
     Poisoned,
     /// Written by a later release, in a format of this version.
     Newer {
@@ -190,7 +190,9 @@ impl fmt::Display for Cause {
                     "a frame of {len} bytes, above the limit of {max} (a quarter of a segment)"
                 )
             }
-            Cause::Poisoned => f.write_str("an earlier write or sync failed"),
+            Cause::Poisoned => {
+                f.write_str("an earlier write or sync failed, or the journal was closed")
+            }
             Cause::Newer { version } => {
                 write!(
                     f,
@@ -240,7 +242,7 @@ mod tests {
                 Cause::TooLarge { len: 9, max: 8 },
                 "9 bytes, above the limit of 8",
             ),
-            (Cause::Poisoned, "failed; start again"),
+            (Cause::Poisoned, "was closed; start again"),
             (
                 Cause::Newer { version: 2 },
                 "version is 2, later than this release knows; use",

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Little endian; `length` is that of the whole frame. The crc covers everything but itself, seeded by the
-//! store id, the segment's number and the frame's offset. A count of `u32::MAX` is an end frame: no entries, nothing follows in its segment, and
-//! its LSN is the one the next segment goes on with.
+//! store id, the segment's number and the frame's offset. A count of `u32::MAX` is an end frame: no entries,
+//! nothing follows in its segment, and its LSN is the one the next segment goes on with.
 
 use super::Mark;
 use super::segment::Place;

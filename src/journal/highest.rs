@@ -170,6 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_that_is_damaged_leaves_the_one_before_it() {
+        let disk = SimDisk::new(1 << 20);
+        let mut highest = Highest::create(&disk, &STORE).unwrap();
+        for number in 1..5 {
+            highest.record(&disk, &STORE, number).unwrap();
+            let disk = disk.fork();
+            disk.flip(HIGHEST, highest.slot as usize * SLOT_LEN + 33, 1);
+            assert_eq!(
+                Highest::open(&disk, Some(&STORE), false).unwrap().number,
+                number - 1
+            );
+        }
+    }
+
+    #[test]
     fn a_highest_file_that_is_not_ours_or_not_whole_is_refused() {
         let disk = SimDisk::new(1 << 20);
         let open = |disk: &SimDisk| Highest::open(disk, Some(&STORE), false).err().unwrap();

@@ -5,7 +5,7 @@ use super::cursor::{Cursor, Step};
 use super::error::{Cause, JournalError};
 use super::frame::Entries;
 use super::segment::{self, HEADER_LEN, file_name};
-use super::shared::Shared;
+use super::shared::{STRIDE, Shared};
 use crate::model::record::Lsn;
 use std::io;
 use std::sync::Arc;
@@ -70,6 +70,7 @@ impl Trail {
             number,
             next,
             cursor,
+            noted: 0,
         };
         reader.extend(through);
         Ok(reader)
@@ -85,6 +86,8 @@ pub struct Reader {
     /// The LSN at the cursor.
     next: Lsn,
     cursor: Cursor,
+    /// The offset up to which this reader has looked after the index.
+    noted: u64,
 }
 
 impl Reader {
@@ -120,11 +123,14 @@ impl Reader {
                 }
             };
             self.next = head.next_lsn();
-            self.shared.with(|state| {
-                if let Some(kept) = state.kept(self.number) {
-                    kept.index.note(head.first_lsn, offset);
-                }
-            });
+            if offset.saturating_sub(self.noted) >= STRIDE {
+                self.noted = offset;
+                self.shared.with(|state| {
+                    if let Some(kept) = state.kept(self.number) {
+                        kept.index.note(head.first_lsn, offset);
+                    }
+                });
+            }
             if head.count > 0 && self.next.0 > self.after.0.saturating_add(1) {
                 let entries = Entries::of(head.first_lsn, self.cursor.frame());
                 let (after, through) = (self.after, self.through);
@@ -191,6 +197,7 @@ impl Reader {
                 self.cursor = open(&self.shared, number, HEADER_LEN as u64)?;
                 self.number = number;
                 self.next = first_lsn;
+                self.noted = 0;
                 Ok(())
             }
         }

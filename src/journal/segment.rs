@@ -252,6 +252,9 @@ pub(super) fn open(
             format!("its length is {len} bytes and should be {}", header.size),
         ));
     }
+    if !(MIN_SEGMENT_SIZE..=MAX_SEGMENT_SIZE).contains(&len) {
+        return Err(damaged(40, format!("a segment never has {len} bytes")));
+    }
     if header.first_lsn <= header.lsn_before {
         return Err(damaged(
             48,

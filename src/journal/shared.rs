@@ -70,7 +70,7 @@ pub(super) struct Spare {
 pub(super) struct Index(Vec<(Lsn, u64)>);
 
 /// The distance of frames in the index, in bytes.
-const STRIDE: u64 = 256 * 1024;
+pub(super) const STRIDE: u64 = 256 * 1024;
 
 impl Index {
     /// Notes that a frame begins there, if it is far enough behind the last one noted.

@@ -2,6 +2,7 @@
 //! comes up but the one frame that was under way.
 
 use super::*;
+use crate::journal::disk::RealDisk;
 use crate::journal::sim::{Op, seed};
 
 /// Runs `workload` with the power cut at each of its operations, then again on what is left, and checks what was
@@ -40,6 +41,8 @@ struct Told {
 }
 
 fn check(disk: &SimDisk, told: &Told, at: &str) {
+    // Somebody frees space before the next start.
+    disk.set_free(1 << 20);
     let rig = match Rig::again(disk, told.checkpoint) {
         Ok(rig) => rig,
         Err(error) => {
@@ -88,6 +91,18 @@ fn a_crash_while_a_journal_is_made_leaves_one_that_can_be_made_or_opened() {
 }
 
 #[test]
+fn a_crash_while_a_journal_is_made_over_an_unused_one_leaves_one_that_can_be_made_or_opened() {
+    at_every_operation(
+        || (Rig::new().disk, None),
+        |disk, _, told| {
+            Rig::with(disk, options())?;
+            told.created = true;
+            Ok(())
+        },
+    );
+}
+
+#[test]
 fn a_crash_at_any_operation_of_appends_and_rotations_loses_nothing_acknowledged() {
     at_every_operation(
         || {
@@ -114,25 +129,31 @@ fn a_crash_at_any_operation_of_preparing_and_recycling_loses_nothing_acknowledge
     at_every_operation(
         || {
             let mut rig = Rig::new();
-            rig.append_thirds(8);
+            rig.append_thirds(10);
+            assert_eq!((rig.segments(), rig.room.spares()), (vec![1, 2, 3, 4], 1));
             (rig.disk.clone(), Some(rig))
         },
         |_, rig, told| {
             let mut rig = rig.unwrap();
             told.created = true;
             told.log.clone_from(&rig.log);
-            told.checkpoint = 7;
-            rig.preparer.release(Lsn(7));
+            told.checkpoint = 9;
+            rig.preparer.release(Lsn(9));
+            // One segment is recycled for want of a spare, one for want of space, one removed.
+            rig.disk.set_free(0);
+            rig.preparer.prepare()?;
+            assert_eq!((rig.segments(), rig.room.spares()), (vec![2, 3, 4], 2));
+            rig.preparer.make_space()?;
             rig.preparer.prepare()?;
             rig.preparer.prune(Timestamp::from_millis(u64::MAX))?;
-            rig.preparer.prepare()?;
-            rig.preparer.make_space()?;
-            // Recycled segments are written over.
-            for _ in 0..8 {
+            assert_eq!((rig.segments(), rig.room.spares()), (vec![4], 3));
+            // All three are written over.
+            for _ in 0..9 {
                 let appended = rig.append_of(THIRD);
                 told.log.clone_from(&rig.log);
                 appended?;
             }
+            rig.disk.set_free(1 << 20);
             Ok(())
         },
     );
@@ -156,6 +177,71 @@ fn a_crash_at_any_operation_of_a_start_loses_nothing_acknowledged() {
             assert!(!again.names().iter().any(|name| name.contains("0000009")));
             let appended = again.append_of(500);
             told.log.clone_from(&again.log);
+            appended
+        },
+    );
+}
+
+#[test]
+fn a_crash_at_any_operation_while_the_only_spare_is_a_recycled_segment_loses_nothing() {
+    at_every_operation(
+        || {
+            let mut rig = Rig::new();
+            rig.append_thirds(4);
+            while rig.room.spares() > 0 {
+                rig.append_of(THIRD).unwrap();
+            }
+            (rig.disk.clone(), Some(rig))
+        },
+        |_, rig, told| {
+            let mut rig = rig.unwrap();
+            told.created = true;
+            told.log.clone_from(&rig.log);
+            told.checkpoint = 3;
+            rig.preparer.release(Lsn(3));
+            rig.preparer.prune(Timestamp::from_millis(u64::MAX))?;
+            assert_eq!(rig.room.spares(), 1);
+            for _ in 0..4 {
+                let appended = rig.append_of(THIRD);
+                told.log.clone_from(&rig.log);
+                appended?;
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn a_recycled_segment_whose_new_name_is_not_durable_is_no_spare_before_it_is() {
+    at_every_operation(
+        || {
+            let mut rig = Rig::new();
+            rig.append_thirds(4);
+            // The only spare is a segment, and the machine goes on without having its new name on disk.
+            while rig.room.spares() > 0 {
+                rig.append_of(THIRD).unwrap();
+            }
+            rig.preparer.release(Lsn(3));
+            rig.disk.fail_once(Op::SyncDir);
+            rig.preparer
+                .prune(Timestamp::from_millis(u64::MAX))
+                .unwrap_err();
+            assert!(
+                rig.names().contains(&"spare-00000004.tmp".to_string()),
+                "{:?}",
+                rig.names()
+            );
+            rig.disk.kill();
+            (rig.disk.clone(), Some(rig))
+        },
+        |disk, rig, told| {
+            told.created = true;
+            told.checkpoint = 3;
+            told.log = rig.unwrap().log;
+            let mut again = Rig::again(disk, 3)?;
+            let appended = again.append_of(500);
+            told.log.truncate(3);
+            told.log.extend(again.log);
             appended
         },
     );
@@ -263,15 +349,67 @@ fn after_any_failed_write_or_sync_nothing_is_appended_any_more() {
 
 #[test]
 fn a_failure_while_preparing_ends_the_writer_too() {
-    for op in [Op::Create, Op::Rename, Op::SyncDir] {
+    let prepare = |rig: &Rig| rig.preparer.prepare();
+    let make_space = |rig: &Rig| rig.preparer.make_space().map(drop);
+    type Act<'a> = &'a dyn Fn(&Rig) -> Result<(), JournalError>;
+    let table: [(Op, Act); 5] = [
+        (Op::Create, &prepare),
+        (Op::Rename, &prepare),
+        (Op::SyncDir, &prepare),
+        (Op::Remove, &make_space),
+        (Op::SyncDir, &make_space),
+    ];
+    for (op, act) in table {
         let mut rig = Rig::new();
+        rig.append_thirds(4);
+        rig.preparer.release(Lsn(3));
         rig.disk.fail_once(op);
-        let error = rig.preparer.prepare().unwrap_err();
+        let error = act(&rig).unwrap_err();
         assert!(matches!(error.cause(), Cause::Io(_)), "{op:?}: {error}");
         assert!(matches!(
             rig.append_of(100).unwrap_err().cause(),
             Cause::Poisoned
         ));
         assert!(rig.room.is_over());
+    }
+}
+
+#[test]
+fn the_same_on_a_real_file_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let disk = || Arc::new(RealDisk::create(&path).unwrap());
+    let started = create::create(disk(), STORE, Lsn(1), options()).unwrap();
+    let mut log = Log::new();
+    let mut running = Some(started);
+    for checkpoint in [0, 7, 15, 23] {
+        let (mut writer, preparer, room) = match running.take() {
+            Some(running) => running,
+            None => {
+                let mut recovery = recovery::open(disk(), STORE, Lsn(checkpoint)).unwrap();
+                let mut read = Log::new();
+                while let Some(frame) = recovery.next_frame().unwrap() {
+                    read.extend(frame.entries().map(|(lsn, entry)| (lsn.0, entry.to_vec())));
+                }
+                assert!(read == log[checkpoint as usize..]);
+                assert_eq!(recovery.torn_tail(), None);
+                let next = Lsn(recovery.last_lsn().0 + 1);
+                recovery.into_writer(next, options()).unwrap()
+            }
+        };
+        for _ in 0..8 {
+            while room.wants_spares() {
+                preparer.prepare().unwrap();
+            }
+            let mut frame = frame_of(writer.next_lsn().0, THIRD);
+            writer.append(&mut frame).unwrap();
+            log.extend(frame.entries().map(|(lsn, entry)| (lsn.0, entry.to_vec())));
+        }
+        let mut reader = preparer.trail().read(Lsn(0), Lsn(u64::MAX)).unwrap();
+        let mut read = Log::new();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            read.extend(batch.map(|(lsn, entry)| (lsn.0, entry.to_vec())));
+        }
+        assert!(read == log);
     }
 }

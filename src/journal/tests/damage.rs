@@ -96,6 +96,22 @@ fn a_damaged_last_frame_is_refused_if_the_journal_was_closed() {
 }
 
 #[test]
+fn a_damaged_last_frame_is_refused_if_its_segment_was_closed() {
+    let mut rig = Rig::new();
+    rig.append_thirds(3);
+    // The end frame is written and synced, and then the power goes.
+    rig.disk.fail_after(2);
+    rig.append_of(THIRD).unwrap_err();
+    rig.disk.crash(1);
+    assert_eq!(read_all(&rig.disk, 0).unwrap().0, rig.log);
+    rig.disk.flip(FIRST, HEADER_LEN + 2 * THIRD + 100, 0);
+    assert_eq!(
+        damage(&refusal(&rig.disk, 0)).0,
+        (HEADER_LEN + 2 * THIRD) as u64
+    );
+}
+
+#[test]
 fn a_damaged_frame_in_a_segment_that_has_a_next_one_is_refused() {
     let mut rig = Rig::new();
     rig.append_thirds(7);
@@ -219,6 +235,21 @@ fn a_segment_that_is_not_whole_or_not_itself_is_refused() {
         let text = change(act);
         assert!(text.contains(expected) && text.contains(FIRST), "{text}");
     }
+    // A header that verifies, of a size that cannot be.
+    let disk = rig.disk.fork();
+    let mut bytes = disk.bytes(FIRST)[..8192].to_vec();
+    bytes[40..48].copy_from_slice(&8192u64.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..HEADER_LEN - 4]);
+    bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
+    disk.put(FIRST, &bytes);
+    assert_eq!(
+        damage(&refusal(&disk, 0)),
+        (
+            40,
+            "a segment never has 8192 bytes",
+            "every entry after segment 0"
+        )
+    );
     let disk = rig.disk.fork();
     disk.flip(FIRST, 8, 1);
     assert!(matches!(

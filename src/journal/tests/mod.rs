@@ -186,3 +186,16 @@ fn random_frame(rng: &mut Rng, lsn: u64, most: usize) -> Frame {
     }
     frame
 }
+
+#[test]
+fn every_part_can_be_handed_to_another_thread() {
+    fn moved<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    moved::<Writer>();
+    moved::<Recovery>();
+    moved::<super::read::Reader>();
+    shared::<Preparer>();
+    shared::<Room>();
+    shared::<super::read::Trail>();
+    shared::<Arc<dyn Disk>>();
+}

@@ -261,6 +261,11 @@ fn a_journal_is_not_made_over_one_that_was_used() {
     let error = Rig::with(&rig.disk, options()).err().unwrap();
     assert!(matches!(error.cause(), Cause::Exists), "{error}");
     assert_eq!(read_all(&rig.disk, 0).unwrap().0, rig.log);
+    // Nor if its first frame is damaged.
+    rig.append_of(100).unwrap();
+    rig.disk.flip(&file_name(1), 4096 + 80, 0);
+    let error = Rig::with(&rig.disk, options()).err().unwrap();
+    assert!(matches!(error.cause(), Cause::Exists), "{error}");
     // Of one without entries nothing is lost, whatever store it was for.
     let rig = Rig::new();
     create::create(Arc::new(rig.disk.clone()), [1; 16], Lsn(1), options()).unwrap();

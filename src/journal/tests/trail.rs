@@ -148,6 +148,23 @@ fn a_reader_whose_segment_is_overwritten_sees_no_other_entries_and_is_told() {
 }
 
 #[test]
+fn lsns_left_out_at_a_start_are_read_over_and_only_below_the_checkpoint() {
+    let mut rig = Rig::new();
+    rig.append_thirds(3);
+    let (_, recovery) = read_all(&rig.disk, 3).unwrap();
+    let (mut writer, preparer, _room) = recovery.into_writer(Lsn(10), options()).unwrap();
+    writer.append(&mut frame_of(10, 100)).unwrap();
+    let lsns: Vec<u64> = read(&preparer.trail(), 0, u64::MAX)
+        .iter()
+        .map(|(lsn, _)| *lsn)
+        .collect();
+    assert_eq!(lsns, [1, 2, 3, 10]);
+    assert_eq!(read_all(&rig.disk, 9).unwrap().0.len(), 1);
+    let error = refusal(&rig.disk, 3).to_string();
+    assert!(error.contains("LSNs 4 to 9 were left out"), "{error}");
+}
+
+#[test]
 fn damage_to_the_trail_is_named_and_not_passed_over() {
     let mut rig = Rig::new();
     rig.append_thirds(10);

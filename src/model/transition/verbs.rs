@@ -128,7 +128,7 @@ pub(super) fn fail_by_hand(
     match shown.state {
         State::InDoubt | State::Dead | State::Retry => {
             let event = if failure.bury {
-                Event::Buried
+                Event::BuriedByHand
             } else {
                 Event::FailedByHand
             };
