@@ -366,7 +366,8 @@ mod tests {
             change(&mut said);
             settle_with(said).map(|_| ()).unwrap_err().to_string()
         };
-        let table: [(&str, fn(&mut Settings)); 6] = [
+        type Change = fn(&mut Settings);
+        let table: [(&str, Change); 6] = [
             ("max_payload", |s| {
                 s.limits.max_payload = Some(value::Size(0))
             }),

@@ -59,7 +59,11 @@ impl Server {
     /// The same, where it may refuse to start.
     pub fn try_start(dir: &Path, arguments: &[&str]) -> Result<Server, Output> {
         let mut command = onced();
-        command.arg("serve").arg("--data-dir").arg(dir).args(arguments);
+        command
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(dir)
+            .args(arguments);
         // A file of the machine's own would say more than the test does.
         for (flag, value) in [("--config", "/dev/null"), ("--http", "0"), ("--redis", "0")] {
             if !arguments.contains(&flag) {
@@ -161,6 +165,10 @@ impl Server {
 }
 
 impl Drop for Server {
+    #[expect(
+        clippy::print_stderr,
+        reason = "what the server wrote belongs to a failed test"
+    )]
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
