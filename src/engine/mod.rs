@@ -1,23 +1,55 @@
-//! The engine: decides commands in one order and answers once what they rest on is durable.
+//! The engine: decides commands in one order and answers once what the answers rest on is durable.
+//!
+//! A batch of commands is decided under one lock at one instant. What it changes goes into memory and into
+//! the next frame of the journal; the journal thread makes frames durable, one write and one sync each; the
+//! store thread copies what is durable to the store and frees the journal. An answer leaves only through
+//! [`Engine::submit`], which holds it until everything it rests on is durable: its own entries, and those of
+//! others that it saw.
+//!
+//! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
+mod checkpoint;
 pub mod clock;
+mod commit;
+mod core;
+mod error;
+mod gather;
+mod late;
+mod listing;
+mod open;
+mod recent;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::Notify;
 
-use self::clock::{Clock, Source};
-use crate::model::command::{Command, List, Verb};
+use self::clock::Source;
+use self::core::{Core, Fetched, Found, Phase, detach};
+pub use self::error::EngineError;
+pub use self::open::Report;
+use crate::journal::frame::max_frame;
+use crate::journal::room::Room;
+use crate::journal::writer;
+use crate::model::command::{Command, Payload};
 use crate::model::key::RecordKey;
-use crate::model::outcome::{Outcome, Verdict};
-use crate::model::policy::Policy;
-use crate::model::record::{Record, Token};
-use crate::model::shown::show;
-use crate::model::time::Span;
-use crate::model::transition::{Context, Effect, apply};
+use crate::model::outcome::Outcome;
+use crate::model::policy::{FingerprintKind, Policy};
+use crate::model::time::Now;
+use crate::store::{self, Bodies, Reader, StoreError};
+
+/// How long a batch waits for memory or a segment before it is refused.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The file system a journal is laid out for where nobody looked: defaults as on any large one.
+const DISK: u64 = 64 << 30;
+/// How often what was read from the store may be overtaken by a checkpoint before the next one waits.
+const REDOS: u32 = 2;
 
 /// What is decided together.
 #[derive(Clone, Debug)]
@@ -37,7 +69,7 @@ pub enum Unavailable {
     Overloaded,
     /// More than one unit may write (SPEC 10).
     TooLarge,
-    /// The engine is stopping.
+    /// The engine is stopping. What was asked may have been stored: nobody was told.
     Stopping,
 }
 
@@ -58,7 +90,7 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// A page of a listing: records in key order, as `get` answers them but without bodies.
+/// A page of a listing: records in key order, as `get` answers them but without large bodies.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The records.
@@ -74,6 +106,14 @@ pub struct Options {
     pub clock: Source,
     /// Policies by namespace, from the configuration.
     pub policies: BTreeMap<String, Policy>,
+    /// Memory for recent writes, in bytes (SPEC 10).
+    pub recent_bytes: usize,
+    /// The largest payload and the largest result, in bytes each (SPEC 10).
+    pub body_limit: usize,
+    /// Of the journal.
+    pub journal: writer::Options,
+    /// Of the store.
+    pub store: store::Options,
 }
 
 impl Default for Options {
@@ -81,159 +121,522 @@ impl Default for Options {
         Options {
             clock: Source::system(),
             policies: BTreeMap::new(),
+            recent_bytes: 32 << 20,
+            body_limit: 1 << 20,
+            journal: writer::Options::for_file_system(DISK),
+            store: store::Options::default(),
         }
+    }
+}
+
+/// Limits, resolved and checked against each other.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    recent_bytes: usize,
+    /// A checkpoint begins here.
+    freeze_at: usize,
+    /// The largest frame, so the largest unit.
+    max_frame: u64,
+}
+
+impl Limits {
+    fn resolve(options: &Options) -> Result<Limits, EngineError> {
+        let max_frame = max_frame(options.journal.segment_size);
+        let bodies = options.body_limit.saturating_mul(2);
+        if options.recent_bytes < bodies.saturating_mul(4) {
+            return Err(EngineError::Limits(format!(
+                "memory for recent writes is {} bytes, and has to be at least 4 times payload and \
+                 result limit together ({}); raise it, or lower the limit of bodies",
+                options.recent_bytes,
+                bodies.saturating_mul(4)
+            )));
+        }
+        if max_frame < bodies.saturating_add(64 << 10) as u64 {
+            return Err(EngineError::Limits(format!(
+                "a frame of the journal holds {max_frame} bytes, too few for a payload and a result \
+                 of {} each; lower the limit of bodies, or use a larger file system",
+                options.body_limit
+            )));
+        }
+        Ok(Limits {
+            recent_bytes: options.recent_bytes,
+            freeze_at: options.recent_bytes / 2,
+            max_frame,
+        })
     }
 }
 
 /// The engine's handle. Cheap to clone; all clones are one engine.
 #[derive(Clone)]
 pub struct Engine {
-    core: Arc<Mutex<Core>>,
+    inner: Arc<Inner>,
 }
 
-struct Core {
-    clock: Clock,
-    token: Token,
-    policies: BTreeMap<String, Policy>,
-    standard: Policy,
-    records: HashMap<Bytes, Arc<Record>>,
+struct Inner {
+    core: Mutex<Core>,
+    reader: Reader,
+    room: Arc<Room>,
+    limits: Limits,
+    /// The journal thread waits here for a frame.
+    gathered: Condvar,
+    /// The store thread waits here for something to do.
+    wake_store: Condvar,
+    /// The store thread waits here for a frame to become durable.
+    landed: Condvar,
+    /// Batches wait here for memory or a segment.
+    room_made: Notify,
+    failure: OnceLock<Arc<EngineError>>,
+    failed: Notify,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Inner {
+    fn new(core: Core, reader: Reader, room: Arc<Room>, limits: Limits) -> Inner {
+        Inner {
+            core: Mutex::new(core),
+            reader,
+            room,
+            limits,
+            gathered: Condvar::new(),
+            wake_store: Condvar::new(),
+            landed: Condvar::new(),
+            room_made: Notify::new(),
+            failure: OnceLock::new(),
+            failed: Notify::new(),
+            threads: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Storage failed: from here on nobody is told that anything succeeded.
+    fn fail(&self, error: EngineError) {
+        let mut core = self.core.lock();
+        core.phase = Phase::Failed;
+        core.gather.abandon();
+        drop(core);
+        let _ = self.failure.set(Arc::new(error));
+        self.gathered.notify_all();
+        self.wake_store.notify_all();
+        self.landed.notify_all();
+        self.room_made.notify_waiters();
+        self.failed.notify_waiters();
+    }
+}
+
+/// What a batch has to do before it can be decided.
+enum Next<'a> {
+    Done(core::Decided),
+    Hash(Vec<(&'a Payload, FingerprintKind)>),
+    Read(Vec<RecordKey>, u64),
+    Wait,
 }
 
 impl Engine {
-    /// An engine that forgets everything when it is dropped.
-    #[must_use]
-    pub fn volatile(options: Options) -> Engine {
-        let core = Core {
-            clock: Clock::new(options.clock, None),
-            token: Token::FIRST,
-            policies: options.policies,
-            standard: Policy::default(),
-            records: HashMap::new(),
-        };
-        Engine {
-            core: Arc::new(Mutex::new(core)),
-        }
+    /// Starts an engine on a directory that exists and that no other process uses: recovers what a crash
+    /// left, or creates a store in an empty directory.
+    ///
+    /// # Errors
+    /// [`EngineError`]; then nothing was changed that a later start could not read.
+    pub fn open(dir: &Path, options: Options) -> Result<(Engine, Report), EngineError> {
+        open::open(dir, options)
     }
 
     /// Decides all commands in order, at one instant, and answers each once what its answer rests on is
     /// durable. Answers come in the order of the commands, those of a [`Unit::All`] one by one.
     pub async fn submit(&self, units: Vec<Unit>) -> Vec<Result<Outcome, Unavailable>> {
-        let mut core = self.core.lock();
-        let now = core.clock.now();
-        let mut out = Vec::new();
-        for unit in &units {
-            let commands = match unit {
-                Unit::One(command) => std::slice::from_ref(command),
-                Unit::All(commands) => commands,
-            };
-            let (before, token, first) = (core.records.clone(), core.token, out.len());
-            for command in commands {
-                let core = &mut *core;
-                let joined = command.key.joined();
-                let policy = core
-                    .policies
-                    .get(command.key.namespace())
-                    .unwrap_or(&core.standard);
-                let context = Context {
-                    policy,
-                    now,
-                    token: Some(core.token),
-                    slide: true,
-                };
-                let step = apply(context, core.records.get(joined), command);
-                if let (true, Some(next)) = (step.granted, core.token.next()) {
-                    core.token = next;
+        let mut answers = Vec::with_capacity(units.len());
+        let mut durable = Vec::new();
+        for part in parts(&units, self.inner.limits.recent_bytes / 8) {
+            let commands = part.iter().map(|unit| unit.commands().len()).sum();
+            match self.decide(part).await {
+                Ok(decided) => {
+                    answers.extend(decided.answers);
+                    durable.extend(decided.durable);
                 }
-                match step.effect {
-                    Effect::None => {}
-                    Effect::Put(record) => {
-                        core.records.insert(joined.clone(), record);
-                    }
-                    Effect::Remove => {
-                        core.records.remove(joined);
-                    }
-                }
-                out.push(Ok(step.outcome));
-            }
-            let holds = |outcome: &Result<Outcome, _>| outcome.as_ref().is_ok_and(Outcome::holds);
-            if matches!(unit, Unit::All(_)) && !out.iter().skip(first).all(holds) {
-                core.records = before;
-                core.token = token;
+                Err(why) => answers.extend(std::iter::repeat_n(Err(why), commands)),
             }
         }
-        out
-    }
-
-    /// A page of records in key order.
-    ///
-    /// # Errors
-    /// [`Unavailable`].
-    pub async fn list(&self, list: List) -> Result<Page, Unavailable> {
-        let mut core = self.core.lock();
-        let now = core.clock.now();
-        let policy = core
-            .policies
-            .get(&*list.namespace)
-            .unwrap_or(&core.standard)
-            .clone();
-        let mut records: Vec<_> = core
-            .records
-            .iter()
-            .filter_map(|(joined, record)| {
-                let key = RecordKey::from_joined(joined.clone())?;
-                let shown = show(record, &policy, now)?;
-                let due = shown.orphaned
-                    || (shown.state == crate::model::record::State::Retry
-                        && shown.record.not_before <= now.boot);
-                let fits = key.namespace() == &*list.namespace
-                    && key.key().starts_with(&list.prefix)
-                    && list.after.as_ref().is_none_or(|after| key.key() > after)
-                    && list.state.is_none_or(|state| state == shown.state)
-                    && (!list.due || due);
-                fits.then(|| {
-                    let verdict = Verdict::Found;
-                    (
-                        key,
-                        Outcome {
-                            verdict,
-                            record: Some(shown),
-                            removed: false,
-                            now,
-                        },
-                    )
-                })
-            })
-            .collect();
-        records.sort_by(|a, b| a.0.cmp(&b.0));
-        let more = records.len() > list.limit;
-        records.truncate(list.limit);
-        let next = records.last().filter(|_| more);
-        let next = next.map(|(key, _)| Bytes::copy_from_slice(key.key()));
-        Ok(Page { records, next })
-    }
-
-    /// How many records a namespace has, past retention or not yet swept ones included.
-    ///
-    /// # Errors
-    /// [`Unavailable`].
-    pub async fn count(&self, namespace: &str) -> Result<u64, Unavailable> {
-        let list = List {
-            namespace: namespace.into(),
-            state: None,
-            prefix: Bytes::new(),
-            due: false,
-            after: None,
-            limit: usize::MAX,
-        };
-        Ok(self.list(list).await?.records.len() as u64)
+        for durable in durable {
+            if durable.await.is_err() {
+                // The journal failed: what was decided may or may not be on the disk.
+                return answers.iter().map(|_| Err(Unavailable::Stopping)).collect();
+            }
+        }
+        answers
     }
 
     /// The instant, on the engine's clock.
     #[must_use]
-    pub fn now(&self) -> crate::model::time::Now {
-        self.core.lock().clock.now()
+    pub fn now(&self) -> Now {
+        self.inner.core.lock().clock.now()
+    }
+
+    /// Completes that came with an ended token since the start: possible double executions (SPEC 4).
+    #[must_use]
+    pub fn late_completions(&self) -> u64 {
+        self.inner.core.lock().late.count()
+    }
+
+    /// Resolves when storage failed: then the process has to end, and this says why.
+    pub async fn failed(&self) -> Arc<EngineError> {
+        loop {
+            let notified = self.inner.failed.notified();
+            if let Some(error) = self.inner.failure.get() {
+                return error.clone();
+            }
+            notified.await;
+        }
+    }
+
+    /// Refuses new commands, makes what was decided durable, brings it to the store, and stops the threads.
+    /// Blocks until that is done.
+    ///
+    /// # Errors
+    /// What made the engine fail.
+    pub fn close(&self) -> Result<(), Arc<EngineError>> {
+        {
+            let mut core = self.inner.core.lock();
+            if core.phase == Phase::Running {
+                core.phase = Phase::Stopping;
+            }
+        }
+        self.inner.gathered.notify_all();
+        self.inner.wake_store.notify_all();
+        self.inner.room_made.notify_waiters();
+        for thread in std::mem::take(&mut *self.inner.threads.lock()) {
+            // A thread that panicked has ended the process (release) or said so on standard error.
+            let _ = thread.join();
+        }
+        self.inner
+            .failure
+            .get()
+            .map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    async fn decide(&self, units: &[Unit]) -> Result<core::Decided, Unavailable> {
+        let limits = &self.inner.limits;
+        let limit = limits.max_frame.min(limits.recent_bytes as u64 / 4);
+        if units.iter().any(|unit| unit.cost() as u64 > limit) {
+            return Err(Unavailable::TooLarge);
+        }
+        let mut fetched = Fetched::default();
+        let mut redos = 0;
+        let mut hold = None;
+        loop {
+            // Asked for before the look, so that no wake-up in between is lost.
+            let room_made = self.inner.room_made.notified();
+            match self.next(units, &fetched)? {
+                Next::Done(decided) => return Ok(decided),
+                Next::Wait => {
+                    // A checkpoint makes room, so it must not wait for this batch.
+                    hold = None;
+                    if tokio::time::timeout(PATIENCE, room_made).await.is_err() {
+                        let full = self.running()?.full;
+                        return Err(if full {
+                            Unavailable::Full
+                        } else {
+                            Unavailable::Overloaded
+                        });
+                    }
+                }
+                Next::Hash(payloads) => {
+                    for (payload, kind) in payloads {
+                        // What cannot be read as that kind is decided, like everything, by the model.
+                        let _ = payload.fingerprint(kind);
+                    }
+                }
+                Next::Read(keys, number) => {
+                    redos += 1;
+                    if redos > REDOS && hold.is_none() {
+                        hold = Some(Hold::new(&self.inner));
+                    }
+                    if fetched.checkpoints != number {
+                        fetched = Fetched {
+                            checkpoints: number,
+                            ..Fetched::default()
+                        };
+                    }
+                    let found = self.fetch(keys).await?;
+                    fetched.found.extend(found);
+                }
+            }
+        }
+    }
+
+    /// Looks under the lock whether the batch can be decided, and decides it.
+    fn next<'a>(&self, units: &'a [Unit], fetched: &Fetched) -> Result<Next<'a>, Unavailable> {
+        let mut core = self.running()?;
+        let missing = core.missing(units, fetched, |key| self.inner.reader.may_contain(key));
+        if !missing.is_empty() {
+            return Ok(Next::Read(missing, core.checkpoints));
+        }
+        let unhashed = core.unhashed(units, fetched);
+        if !unhashed.is_empty() {
+            return Ok(Next::Hash(unhashed));
+        }
+        let cost = core.cost(units, fetched);
+        if cost > 0 && !self.has_room(&mut core, cost) {
+            return Ok(Next::Wait);
+        }
+        let was_empty = core.gather.is_empty();
+        let decided = core.decide(units, fetched);
+        let wake_journal = was_empty && !core.gather.is_empty();
+        let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
+        drop(core);
+        if wake_journal {
+            self.inner.gathered.notify_one();
+        }
+        if wake_store {
+            self.inner.wake_store.notify_one();
+        }
+        Ok(Next::Done(decided))
+    }
+
+    /// Room in memory and in allocated segments, so that a decision never meets a full disk.
+    fn has_room(&self, core: &mut Core, cost: usize) -> bool {
+        let limits = &self.inner.limits;
+        let memory = core.recent.bytes().saturating_add(cost) <= limits.recent_bytes
+            // A batch larger than all of memory is let in alone.
+            || core.recent.is_empty();
+        let needed = core.gather.queued().saturating_add(cost as u64);
+        let segments = needed <= self.inner.room.available();
+        if !(memory && segments) {
+            core.wants_room = !segments;
+            self.inner.wake_store.notify_one();
+        }
+        memory && segments
+    }
+
+    /// Reads records from the store, outside the lock.
+    async fn fetch(&self, keys: Vec<RecordKey>) -> Result<Vec<(Bytes, Found)>, Unavailable> {
+        let reader = self.inner.reader.clone();
+        self.blocking(move || {
+            let records = reader.get_many(&keys, Bodies::All)?;
+            let found = records.into_iter().map(|record| match record {
+                Some(mut record) => {
+                    let bodies = detach(&mut record);
+                    Found {
+                        record: Some(Arc::new(record)),
+                        bodies,
+                    }
+                }
+                None => Found::default(),
+            });
+            Ok(keys
+                .iter()
+                .map(|key| key.joined().clone())
+                .zip(found)
+                .collect())
+        })
+        .await
+    }
+
+    /// Runs a read of the store off the runtime. A failing read is fatal: nothing is answered around damage.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                self.inner.fail(EngineError::Store(error));
+                Err(Unavailable::Stopping)
+            }
+            Err(_) => Err(Unavailable::Stopping),
+        }
+    }
+
+    /// The lock, if the engine decides at all.
+    fn running(&self) -> Result<MutexGuard<'_, Core>, Unavailable> {
+        let core = self.inner.core.lock();
+        if core.phase == Phase::Running {
+            Ok(core)
+        } else {
+            Err(Unavailable::Stopping)
+        }
     }
 }
 
-#[allow(unused)]
-fn unused(_: Verb, _: Span) {}
+/// Cuts a batch where it would take more memory than there may be at once; units stay whole.
+fn parts(units: &[Unit], most: usize) -> impl Iterator<Item = &[Unit]> {
+    let mut rest = units;
+    std::iter::from_fn(move || {
+        let mut cost = 0_usize;
+        let fits = rest.iter().take_while(|unit| {
+            cost = cost.saturating_add(unit.cost());
+            cost <= most
+        });
+        let count = fits.count().max(1).min(rest.len());
+        let (part, tail) = rest.split_at(count);
+        rest = tail;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// While it lives, no checkpoint drops its frozen map.
+struct Hold<'a>(&'a Inner);
+
+impl Hold<'_> {
+    fn new(inner: &Inner) -> Hold<'_> {
+        inner.core.lock().holds += 1;
+        Hold(inner)
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.core.lock().holds -= 1;
+        self.0.wake_store.notify_one();
+    }
+}
+
+#[cfg(test)]
+impl Engine {
+    /// An engine for a unit test, on files that lose their names at once.
+    pub(crate) fn volatile(mut options: Options) -> Engine {
+        let dir = tempfile::tempdir().unwrap();
+        options.journal.segment_size = 16 << 20;
+        Engine::open(dir.path(), options).unwrap().0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::body::{Body, Content};
+    use crate::model::command::{Claim, Mode, Verb};
+    use crate::model::outcome::{Reason, Verdict};
+    use crate::model::record::{KeptResult, Token};
+
+    fn command(key: &str, verb: Verb) -> Unit {
+        Unit::One(Command::new(
+            RecordKey::new("default", key.as_bytes()).unwrap(),
+            verb,
+        ))
+    }
+
+    fn claim() -> Verb {
+        Verb::Claim(Box::default())
+    }
+
+    fn result(bytes: Vec<u8>) -> KeptResult {
+        let content = Content::new(bytes.into());
+        KeptResult {
+            body: Body {
+                content_type: "a/b".into(),
+                content,
+            },
+            status: None,
+        }
+    }
+
+    async fn one(engine: &Engine, unit: Unit) -> Outcome {
+        engine.submit(vec![unit]).await.remove(0).unwrap()
+    }
+
+    fn options() -> Options {
+        let mut options = Options::default();
+        options.journal.segment_size = 16 << 20;
+        options
+    }
+
+    #[tokio::test]
+    async fn what_was_answered_is_there_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, report) = Engine::open(dir.path(), options()).unwrap();
+        assert!(report.created);
+        let got = one(&engine, command("a", claim())).await;
+        assert_eq!(got.verdict, Verdict::Acquired(Reason::New));
+        assert_eq!(
+            one(&engine, command("a", claim())).await.verdict,
+            Verdict::Busy
+        );
+        let token = Token::FIRST;
+        let large = vec![7; 100_000];
+        let complete = Verb::Complete {
+            token: Some(token),
+            result: result(large.clone()),
+        };
+        assert_eq!(
+            one(&engine, command("a", complete)).await.verdict,
+            Verdict::Completed
+        );
+        let payload = Payload::new(vec![9; 50_000].into(), "a/b".into());
+        let keep = Claim {
+            payload: Some(payload),
+            store: true,
+            ..Claim::default()
+        };
+        let got = one(&engine, command("b", Verb::Claim(Box::new(keep)))).await;
+        assert_eq!(got.verdict, Verdict::Acquired(Reason::New));
+        engine.close().unwrap();
+        for _ in 0..2 {
+            let (engine, report) = Engine::open(dir.path(), options()).unwrap();
+            assert_eq!((report.created, report.redone), (false, 0));
+            let got = one(&engine, command("a", claim())).await;
+            assert_eq!(got.verdict, Verdict::Done);
+            let content = got.string_value().unwrap().unwrap();
+            assert_eq!(
+                content.bytes().map(|bytes| bytes.to_vec()),
+                Some(large.clone())
+            );
+            let got = one(&engine, command("b", Verb::Get)).await;
+            let payload = got.record.unwrap().record.payload.clone().unwrap();
+            assert_eq!(payload.content.bytes().map(Bytes::len), Some(50_000));
+            engine.close().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_unit_is_stored_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, _) = Engine::open(dir.path(), options()).unwrap();
+        one(&engine, command("taken", claim())).await;
+        let once = || {
+            Verb::Claim(Box::new(Claim {
+                mode: Mode::Once { result: None },
+                ..Claim::default()
+            }))
+        };
+        let all = |keys: &[&str]| {
+            let one = |key: &&str| {
+                Command::new(RecordKey::new("default", key.as_bytes()).unwrap(), once())
+            };
+            Unit::All(keys.iter().map(one).collect())
+        };
+        let got = engine.submit(vec![all(&["x", "taken", "y"])]).await;
+        assert_eq!(got.len(), 3);
+        for key in ["x", "y"] {
+            assert_eq!(
+                one(&engine, command(key, Verb::Get)).await.verdict,
+                Verdict::NotFound
+            );
+        }
+        let got = engine.submit(vec![all(&["x", "y"])]).await;
+        assert!(
+            got.iter()
+                .all(|outcome| outcome.as_ref().is_ok_and(Outcome::holds))
+        );
+        engine.close().unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sixty_four_clients_claim_one_key_and_one_gets_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, _) = Engine::open(dir.path(), options()).unwrap();
+        for round in 0..50 {
+            let key = format!("k{round}");
+            let clients: Vec<_> = (0..64)
+                .map(|_| {
+                    let (engine, unit) = (engine.clone(), command(&key, claim()));
+                    tokio::spawn(async move { one(&engine, unit).await.verdict })
+                })
+                .collect();
+            let mut acquired = 0;
+            for client in clients {
+                acquired += usize::from(matches!(client.await.unwrap(), Verdict::Acquired(_)));
+            }
+            assert_eq!(acquired, 1);
+        }
+        engine.close().unwrap();
+    }
+}

@@ -182,6 +182,15 @@ impl Payload {
         }
     }
 
+    /// Whether the fingerprint of that kind is computed already: large bodies are not hashed under a lock.
+    #[must_use]
+    pub fn knows(&self, kind: FingerprintKind) -> bool {
+        match kind {
+            FingerprintKind::Raw => self.raw.get().is_some(),
+            FingerprintKind::Json => self.json.get().is_some(),
+        }
+    }
+
     fn digest(&self) -> Digest {
         match &self.body.content {
             Content::Inline(bytes) => sha256(bytes),

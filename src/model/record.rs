@@ -237,7 +237,7 @@ pub enum Event {
     Completed,
     /// The attempt failed.
     Failed,
-    /// Put aside by its holder or an operator.
+    /// Put aside by its holder.
     Buried,
     /// Given back: nothing happened.
     Released,
@@ -247,6 +247,8 @@ pub enum Event {
     CompletedByHand,
     /// Failed by hand, without a token.
     FailedByHand,
+    /// Put aside by an operator.
+    BuriedByHand,
     /// A complete arrived with an ended token: a possible double execution.
     LateCompletion,
     /// Turned to in-doubt by a restore.
@@ -255,7 +257,7 @@ pub enum Event {
 
 impl Event {
     /// Every event.
-    pub const ALL: [Event; 15] = [
+    pub const ALL: [Event; 16] = [
         Event::Acquired,
         Event::TakenOver,
         Event::Retried,
@@ -271,6 +273,7 @@ impl Event {
         Event::FailedByHand,
         Event::LateCompletion,
         Event::Restored,
+        Event::BuriedByHand,
     ];
 
     /// Its name on every face.
@@ -292,6 +295,7 @@ impl Event {
             Event::FailedByHand => "failed_by_hand",
             Event::LateCompletion => "late_completion",
             Event::Restored => "restored",
+            Event::BuriedByHand => "buried_by_hand",
         }
     }
 

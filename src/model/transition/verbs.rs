@@ -128,7 +128,7 @@ pub(super) fn fail_by_hand(
     match shown.state {
         State::InDoubt | State::Dead | State::Retry => {
             let event = if failure.bury {
-                Event::Buried
+                Event::BuriedByHand
             } else {
                 Event::FailedByHand
             };
@@ -259,44 +259,47 @@ fn repeated(context: Context<'_>, shown: Shown, result: &KeptResult) -> Step {
     context.refuse(verdict, Some(shown))
 }
 
-/// A complete with an ended token: a possible double execution, counted once per token. Where the history
-/// still knows the grant, it keeps the fact too.
+/// A complete with an ended token: a possible double execution. Where the history still knows the grant, it
+/// keeps the fact, and so counts it once; else (the record was forgotten or released since, or its history is
+/// long) whoever counts has to tell tokens apart.
 fn late(context: Context<'_>, shown: Option<Shown>, token: Token) -> Step {
     let granted_once = context.token.is_none_or(|next| token < next);
-    let Some(shown) = shown else {
-        let mut step = context.refuse(Verdict::Stale, None);
-        step.late = granted_once.then_some(token);
-        return step;
-    };
     let of_token = |entry: &&HistoryEntry| entry.token == token;
-    let history = &shown.record.history;
+    let history = shown
+        .as_ref()
+        .map_or(&[][..], |shown| &shown.record.history);
     let grant = history
         .iter()
         .filter(of_token)
-        .find(|entry| entry.event.grants());
+        .find(|entry| entry.event.grants())
+        .cloned();
     let counted = history
         .iter()
         .filter(of_token)
         .any(|entry| entry.event == Event::LateCompletion);
-    let Some((grant, false)) = grant.map(|grant| (grant.clone(), counted)) else {
-        return context.refuse(Verdict::Stale, Some(shown));
-    };
-    let mut record = Record::clone(&shown.record);
-    let (at, event) = (context.now.time, Event::LateCompletion);
-    record.remember(HistoryEntry { at, event, ..grant });
-    let mut step = context.refuse(Verdict::Stale, Some(shown));
-    step.effect = Effect::Put(record.into());
+    let record = shown.as_ref().map(|shown| shown.record.clone());
+    let mut step = context.refuse(Verdict::Stale, shown);
+    if counted || !granted_once {
+        return step;
+    }
+    if let (Some(record), Some(grant)) = (record, grant) {
+        let mut record = Record::clone(&record);
+        let (at, event) = (context.now.time, Event::LateCompletion);
+        record.remember(HistoryEntry { at, event, ..grant });
+        step.effect = Effect::Put(record.into());
+    }
     step.late = Some(token);
     step
 }
 
-/// Whether a fail with this token is what happened last to the record.
+/// Whether a fail by the token's holder is what ended it, and nothing was granted or replayed since.
 fn failed_by(record: &Record, token: Token) -> bool {
-    let last = record
-        .history
-        .iter()
-        .rev()
-        .find(|entry| entry.event != Event::LateCompletion);
+    let last = record.history.iter().rev().find(|entry| {
+        !matches!(
+            entry.event,
+            Event::LateCompletion | Event::FailedByHand | Event::BuriedByHand
+        )
+    });
     record.token == token
         && matches!(record.state, State::Retry | State::Dead)
         && last.is_some_and(|entry| matches!(entry.event, Event::Failed | Event::Buried))

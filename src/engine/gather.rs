@@ -1,0 +1,128 @@
+//! Decisions on their way to the disk: what is decided while the disk works goes into the next frame, and
+//! whoever waits is woken when the frame that holds what he waits for is durable.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+
+use crate::journal::frame::{ENTRY_HEAD_LEN, Frame};
+use crate::model::record::Lsn;
+
+/// Told that an LSN is durable; dropped unsent where the journal failed.
+pub(super) type Durable = oneshot::Receiver<()>;
+
+/// A frame being filled, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) frame: Frame,
+    pub(super) last: Lsn,
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// Frames in LSN order: at most one in flight, the others behind it.
+#[derive(Debug)]
+pub(super) struct Gather {
+    queue: VecDeque<Batch>,
+    flight: Option<(Lsn, Vec<oneshot::Sender<()>>)>,
+    durable: Lsn,
+    /// Bytes of frames that the journal has not accounted for yet.
+    queued: u64,
+    max_frame: u64,
+}
+
+impl Gather {
+    pub(super) fn new(durable: Lsn, max_frame: u64) -> Gather {
+        Gather {
+            queue: VecDeque::new(),
+            flight: None,
+            durable,
+            queued: 0,
+            max_frame,
+        }
+    }
+
+    /// The highest LSN that is on stable storage.
+    pub(super) fn durable(&self) -> Lsn {
+        self.durable
+    }
+
+    /// Bytes that wait for the journal or are being written.
+    pub(super) fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// Whether a frame waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Adds entries that stand or fall together: all of them in one frame. Their LSNs follow each other,
+    /// the first is `first`.
+    pub(super) fn push(&mut self, first: Lsn, entries: &[Vec<u8>]) {
+        let bytes: usize = entries
+            .iter()
+            .map(|entry| entry.len().saturating_add(ENTRY_HEAD_LEN))
+            .sum();
+        let fits =
+            |batch: &Batch| (batch.frame.len().saturating_add(bytes) as u64) <= self.max_frame;
+        if !self.queue.back().is_some_and(fits) {
+            let frame = Frame::new(first);
+            self.queued = self.queued.saturating_add(frame.len() as u64);
+            self.queue.push_back(Batch {
+                frame,
+                last: first,
+                waiting: Vec::new(),
+            });
+        }
+        let Some(batch) = self.queue.back_mut() else {
+            return;
+        };
+        for (at, entry) in entries.iter().enumerate() {
+            batch.frame.push(entry);
+            batch.last = Lsn(first.0 + at as u64);
+        }
+        self.queued = self.queued.saturating_add(bytes as u64);
+    }
+
+    /// A wake-up for when `lsn` is durable; `None` if it is already.
+    pub(super) fn wait(&mut self, lsn: Lsn) -> Option<Durable> {
+        if lsn <= self.durable {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        match &mut self.flight {
+            Some((last, waiting)) if lsn <= *last => waiting.push(sender),
+            // An LSN beyond what was gathered is a fault of the engine: its waiter is dropped, never told
+            // that it is durable.
+            _ => {
+                if let Some(batch) = self.queue.iter_mut().find(|batch| lsn <= batch.last) {
+                    batch.waiting.push(sender);
+                }
+            }
+        }
+        Some(receiver)
+    }
+
+    /// Takes the next frame to the journal.
+    pub(super) fn take(&mut self) -> Option<Frame> {
+        let batch = self.queue.pop_front()?;
+        self.flight = Some((batch.last, batch.waiting));
+        Some(batch.frame)
+    }
+
+    /// The frame in flight is durable: who waited for it is to be told, outside the lock.
+    pub(super) fn landed(&mut self, bytes: u64) -> Vec<oneshot::Sender<()>> {
+        self.queued = self.queued.saturating_sub(bytes);
+        let Some((last, waiting)) = self.flight.take() else {
+            return Vec::new();
+        };
+        self.durable = last;
+        waiting
+    }
+
+    /// The journal failed: nobody is told that anything is durable.
+    pub(super) fn abandon(&mut self) {
+        self.queue.clear();
+        self.flight = None;
+    }
+}

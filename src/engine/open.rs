@@ -1,0 +1,440 @@
+//! From a data directory to a running engine: creation, recovery, threads.
+//!
+//! ```text
+//! DIR/onced.id       the store's id; shows that the directory was used
+//! DIR/data/          appears in one rename, so a creation that was cut is not there
+//!     store.redb     records
+//!     journal/       segments
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::clock::{Clock, Position, Reading};
+use super::core::{Core, Phase, Policies, detach, large_bodies_mut};
+use super::gather::Gather;
+use super::late::Late;
+use super::recent::{Recent, Slot};
+use super::{Engine, EngineError, Inner, Limits, Options, checkpoint, commit};
+use crate::journal::disk::{Disk, RealDisk};
+use crate::journal::prepare::Preparer;
+use crate::journal::recovery::{self, Recovery};
+use crate::journal::writer::Writer;
+use crate::journal::{self, Mark};
+use crate::model::policy::Policy;
+use crate::model::record::{Lsn, Record, Token};
+use crate::model::time::{BootTime, Timestamp};
+use crate::store::{Change, Checkpoint, Entry, Store, decode_entry};
+
+type StoreId = [u8; 16];
+
+/// The first entry of a store.
+const FIRST: Lsn = Lsn(1);
+const MARKER: &str = "onced.id";
+const DATA: &str = "data";
+const FRESH: &str = "data.new";
+const STORE: &str = "store.redb";
+const JOURNAL: &str = "journal";
+
+/// What a start found and did: for the log.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The directory was empty.
+    pub created: bool,
+    /// Entries of the journal that were not in the store yet.
+    pub redone: u64,
+    /// What a crash left unfinished at the end of the journal, and was cut.
+    pub torn: Option<String>,
+    /// Records in the store.
+    pub records: u64,
+}
+
+/// Starts an engine on a directory that exists and that nobody else uses.
+pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), EngineError> {
+    let limits = Limits::resolve(&options)?;
+    let mut report = Report::default();
+    let data = dir.join(DATA);
+    let marker = read_marker(dir)?;
+    if !exists(&data)? {
+        if let Some(id) = marker {
+            return Err(EngineError::Missing {
+                path: data,
+                store: hex(&id),
+            });
+        }
+        create(dir, &options)?;
+        report.created = true;
+    }
+    let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
+    match marker {
+        Some(id) if id != opened.store_id => {
+            return Err(EngineError::Mixed {
+                path: dir.join(MARKER),
+            });
+        }
+        Some(_) => {}
+        // New, cut between the rename and here, or the marker was lost.
+        None => write_marker(dir, &opened.store_id)?,
+    }
+    report.records = opened.records;
+    let disk = journal_disk(&data)?;
+    let mut recovery = recovery::open(disk, opened.store_id, opened.checkpoint)?;
+    let policies = opened
+        .policies
+        .into_iter()
+        .map(|(name, policy)| (name.into(), policy));
+    let mut redone = Redone {
+        recent: Recent::default(),
+        lsn: opened.checkpoint,
+        next_token: opened.next_token,
+        position: position_from_bytes(&opened.mark),
+        policies: policies.collect(),
+    };
+    redo(&mut recovery, &mut store, &mut redone, &limits, &mut report)?;
+    let mut policies = Policies {
+        by_namespace: redone.policies,
+        standard: Policy::default(),
+    };
+    // The configuration speaks last.
+    policies.by_namespace.extend(options.policies);
+    let clock = Clock::new(options.clock, redone.position);
+    let next_lsn = Lsn(redone.lsn.0.saturating_add(1));
+    let (writer, preparer, room) = recovery.into_writer(next_lsn, options.journal)?;
+    // What the recovery checkpointed is released: the journal knew the checkpoint as it was before.
+    preparer.release(redone.lsn);
+    let core = Core {
+        clock,
+        recent: Recent::default(),
+        gather: Gather::new(redone.lsn, limits.max_frame),
+        policies,
+        phase: Phase::Running,
+        store_ended: false,
+        late: Late::default(),
+        full: false,
+        no_segments: false,
+        no_pages: false,
+        wants_room: false,
+        checkpoints: 0,
+        holds: 0,
+        frozen_at: Timestamp::default(),
+        next_lsn,
+        next_token: redone.next_token,
+    };
+    let inner = Arc::new(Inner::new(core, store.reader(), room, limits));
+    Ok((start(inner, writer, store, preparer)?, report))
+}
+
+struct Redone {
+    recent: Recent,
+    lsn: Lsn,
+    next_token: Token,
+    position: Option<Position>,
+    policies: BTreeMap<String, Policy>,
+}
+
+/// Redoes what the journal has and the store has not, and checkpoints it, so that nobody ever appends to an
+/// old tail.
+fn redo(
+    recovery: &mut Recovery,
+    store: &mut Store,
+    redone: &mut Redone,
+    limits: &Limits,
+    report: &mut Report,
+) -> Result<(), EngineError> {
+    while let Some(frame) = recovery.next_frame()? {
+        for (lsn, bytes) in frame.entries() {
+            if lsn > redone.lsn {
+                let entry = decode_entry(bytes).map_err(|error| EngineError::Entry {
+                    lsn: lsn.0,
+                    reason: error.to_string(),
+                })?;
+                if entry.lsn != lsn {
+                    let reason = format!("it says that it is entry {}", entry.lsn.0);
+                    return Err(EngineError::Entry { lsn: lsn.0, reason });
+                }
+                redo_entry(redone, entry);
+                report.redone += 1;
+            }
+        }
+        redone.position = Some(position(frame.mark()));
+        if redone.recent.active_bytes() >= limits.freeze_at {
+            checkpoint_redone(store, redone)?;
+        }
+    }
+    // A journal that was read to its end knows the last clocks, also where its last frame had no entry.
+    let last = recovery.last_mark().map(position);
+    if last.is_some_and(|last| redone.position.is_none_or(|known| last.time >= known.time)) {
+        redone.position = last;
+    }
+    report.torn = recovery.torn_tail().map(|torn| {
+        format!(
+            "{} bytes at offset {} of {}",
+            torn.bytes,
+            torn.offset,
+            torn.path.display()
+        )
+    });
+    checkpoint_redone(store, redone)
+}
+
+fn redo_entry(redone: &mut Redone, entry: Entry) {
+    redone.lsn = entry.lsn;
+    if let Some(token) = entry.decision.token {
+        redone.next_token = redone.next_token.max(token.next().unwrap_or(Token::MAX));
+    }
+    let lsn = entry.lsn;
+    match entry.change {
+        Change::Put(key, mut record) => {
+            if let Some(before) = redone
+                .recent
+                .get(key.joined())
+                .and_then(|slot| slot.record.as_ref())
+            {
+                inherit(Arc::make_mut(&mut record), before);
+            }
+            redone.recent.put(
+                Slot {
+                    key,
+                    record: Some(record),
+                    lsn,
+                },
+                false,
+            );
+        }
+        Change::Remove(key) => redone.recent.put(
+            Slot {
+                key,
+                record: None,
+                lsn,
+            },
+            false,
+        ),
+        Change::Policy(namespace, Some(policy)) => {
+            redone.policies.insert(namespace.into(), policy);
+        }
+        Change::Policy(namespace, None) => {
+            redone.policies.remove(&*namespace);
+        }
+        Change::None(_) | Change::Tally(_) => {}
+    }
+}
+
+/// Takes over the bytes of large bodies that an earlier entry brought and this one only refers to.
+fn inherit(record: &mut Record, before: &Record) {
+    let mut before = before.clone();
+    let known = detach(&mut before);
+    for large in large_bodies_mut(record) {
+        if let (None, Some((_, bytes))) = (
+            &large.bytes,
+            known.iter().find(|(lsn, _)| large.lsn == Some(*lsn)),
+        ) {
+            large.bytes = Some(bytes.clone());
+        }
+    }
+}
+
+fn checkpoint_redone(store: &mut Store, redone: &mut Redone) -> Result<(), EngineError> {
+    if redone.recent.is_empty() {
+        return Ok(());
+    }
+    let frozen = redone
+        .recent
+        .freeze(redone.lsn, redone.next_token, Timestamp::default());
+    store.checkpoint(Checkpoint {
+        lsn: redone.lsn,
+        next_token: redone.next_token,
+        mark: redone.position.map(mark_bytes).unwrap_or_default(),
+        policies: Vec::new(),
+        changes: checkpoint::changes(&frozen),
+    })?;
+    redone.recent.thaw();
+    Ok(())
+}
+
+fn start(
+    inner: Arc<Inner>,
+    writer: Writer,
+    store: Store,
+    preparer: Preparer,
+) -> Result<Engine, EngineError> {
+    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(work)
+            .map_err(EngineError::Thread)
+    };
+    let journal = {
+        let inner = inner.clone();
+        spawn(
+            "onced-journal",
+            Box::new(move || commit::run(&inner, writer)),
+        )?
+    };
+    let keeper = {
+        let inner = inner.clone();
+        spawn(
+            "onced-store",
+            Box::new(move || checkpoint::run(&inner, store, preparer)),
+        )?
+    };
+    inner.threads.lock().extend([journal, keeper]);
+    Ok(Engine { inner })
+}
+
+/// Makes an empty store beside where it will be, and moves it there in one step.
+fn create(dir: &Path, options: &Options) -> Result<(), EngineError> {
+    let fresh = dir.join(FRESH);
+    match fs::remove_dir_all(&fresh) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(directory("remove the unfinished", &fresh, source)),
+    }
+    let id = random_id(dir)?;
+    let journal = fresh.join(JOURNAL);
+    fs::create_dir(&fresh).map_err(|source| directory("create", &fresh, source))?;
+    fs::create_dir(&journal).map_err(|source| directory("create", &journal, source))?;
+    let (store, journal) = (
+        Store::create(fresh.join(STORE), id, options.store)?,
+        journal::create::create(journal_disk(&fresh)?, id, FIRST, options.journal.clone())?,
+    );
+    drop(journal);
+    store.close()?;
+    sync_dir(&fresh)?;
+    let data = dir.join(DATA);
+    fs::rename(&fresh, &data)
+        .map_err(|source| directory("move the new store to", &data, source))?;
+    sync_dir(dir)
+}
+
+fn journal_disk(data: &Path) -> Result<Arc<dyn Disk>, EngineError> {
+    let path = data.join(JOURNAL);
+    match RealDisk::open(&path) {
+        Ok(disk) => Ok(Arc::new(disk)),
+        Err(source) => Err(directory("open", &path, source)),
+    }
+}
+
+fn exists(path: &Path) -> Result<bool, EngineError> {
+    path.try_exists()
+        .map_err(|source| directory("look for", path, source))
+}
+
+fn random_id(dir: &Path) -> Result<StoreId, EngineError> {
+    let mut id = [0; 16];
+    let source = Path::new("/dev/urandom");
+    fs::File::open(source)
+        .and_then(|mut file| file.read_exact(&mut id))
+        .map_err(|error| directory("read random bytes for the id of", dir, error))?;
+    Ok(id)
+}
+
+fn read_marker(dir: &Path) -> Result<Option<StoreId>, EngineError> {
+    let path = dir.join(MARKER);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let id = text
+                .lines()
+                .next()
+                .and_then(|line| line.strip_prefix("onced store "));
+            let id = id.and_then(unhex);
+            id.map(Some).ok_or_else(|| {
+                let source = io::Error::new(io::ErrorKind::InvalidData, "not the id of a store");
+                directory("read", &path, source)
+            })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(directory("read", &path, source)),
+    }
+}
+
+fn write_marker(dir: &Path, id: &StoreId) -> Result<(), EngineError> {
+    let (path, fresh) = (dir.join(MARKER), dir.join("onced.id.new"));
+    let write = || {
+        let mut file = fs::File::create(&fresh)?;
+        writeln!(file, "onced store {}", hex(id))?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)
+    };
+    write().map_err(|source| directory("write", &path, source))?;
+    sync_dir(dir)
+}
+
+fn sync_dir(dir: &Path) -> Result<(), EngineError> {
+    fs::File::open(dir)
+        .and_then(|file| file.sync_all())
+        .map_err(|source| directory("sync", dir, source))
+}
+
+fn directory(operation: &'static str, path: &Path, source: io::Error) -> EngineError {
+    EngineError::Directory {
+        operation,
+        path: PathBuf::from(path),
+        source,
+    }
+}
+
+fn hex(id: &StoreId) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<StoreId> {
+    let bytes = text.as_bytes();
+    let (pairs, []) = bytes.as_chunks::<2>() else {
+        return None;
+    };
+    let digits = pairs.iter().map(|pair| {
+        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+        u8::try_from(high? * 16 + low?).ok()
+    });
+    digits.collect::<Option<Vec<u8>>>()?.try_into().ok()
+}
+
+fn position(mark: Mark) -> Position {
+    Position {
+        time: mark.time,
+        boot: mark.boot,
+        reading: Reading {
+            wall: mark.wall_ms,
+            boot: mark.boot_clock_ms,
+            boot_id: mark.boot_id,
+        },
+    }
+}
+
+/// A position as the store keeps it: four numbers, little endian, and the boot id.
+pub(super) fn mark_bytes(position: Position) -> Vec<u8> {
+    let reading = position.reading;
+    let numbers = [
+        position.time.as_millis(),
+        position.boot.as_millis(),
+        reading.wall,
+        reading.boot,
+    ];
+    numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .chain(reading.boot_id)
+        .collect()
+}
+
+fn position_from_bytes(bytes: &[u8]) -> Option<Position> {
+    let (numbers, boot_id) = bytes.split_at_checked(32)?;
+    let (numbers, []) = numbers.as_chunks::<8>() else {
+        return None;
+    };
+    let [time, boot, wall, boot_clock] = <[[u8; 8]; 4]>::try_from(numbers)
+        .ok()?
+        .map(u64::from_le_bytes);
+    Some(Position {
+        time: Timestamp::from_millis(time),
+        boot: BootTime::from_millis(boot),
+        reading: Reading {
+            wall,
+            boot: boot_clock,
+            boot_id: boot_id.try_into().ok()?,
+        },
+    })
+}

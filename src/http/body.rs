@@ -1,0 +1,298 @@
+//! Request bodies: read whole, bounded in size, memory and time.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::Body;
+use hyper::header::{CONTENT_ENCODING, EXPECT, HeaderMap};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// A buffer never begins larger than this: an announced length alone costs the client nothing.
+const FIRST_BUFFER: usize = 64 * 1024;
+/// How much of an unwanted body is read away so that the connection can go on.
+const DISCARD: u64 = 64 * 1024;
+/// How long the rest of an unwanted body may take.
+const DISCARD_TIME: Duration = Duration::from_secs(1);
+
+/// Why a body was not taken. Nothing was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// More bytes than the limit; found by `Content-Length`, or as soon as they are there.
+    TooLarge,
+    /// It is encoded, and what is compared and kept are plain bytes.
+    Encoded,
+    /// It did not arrive in time.
+    Slow,
+    /// The client stopped in the middle.
+    Broken,
+    /// Bodies of other requests fill the memory for them (SPEC 10), and did so for too long.
+    NoRoom,
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BodyError::TooLarge => "the body is too large",
+            BodyError::Encoded => {
+                "the body has a Content-Encoding; send the plain bytes, or leave the header out and say \
+                 what they are in Content-Type"
+            }
+            BodyError::Slow => "the body did not arrive in time; send it again",
+            BodyError::Broken => "the body ended early or was malformed; send it again",
+            BodyError::NoRoom => {
+                "too many large bodies are on their way at once; try again, or send fewer at a time"
+            }
+        })
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// A body, and the room it takes until the answer is there.
+pub type Taken<'r> = (Bytes, Option<SemaphorePermit<'r>>);
+
+/// The body of a request, and whether all of it was read.
+#[derive(Debug)]
+pub struct Upload<B> {
+    body: B,
+    ended: bool,
+    /// Waited for long enough.
+    given_up: bool,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
+    /// A body of which nothing was read.
+    #[must_use]
+    pub fn new(body: B) -> Upload<B> {
+        let ended = body.is_end_stream();
+        Upload {
+            body,
+            ended,
+            given_up: false,
+        }
+    }
+
+    /// Reads at most `limit` bytes within `time`. `room` holds a permit for each byte on its way: all that a
+    /// body may need is taken at once, so that bodies never wait for each other half read.
+    ///
+    /// # Errors
+    /// [`BodyError`]; the body may not have been read to its end.
+    pub async fn read<'r>(
+        &mut self,
+        headers: &HeaderMap,
+        limit: usize,
+        time: Duration,
+        room: &'r Semaphore,
+    ) -> Result<Taken<'r>, BodyError> {
+        if self.ended {
+            return Ok((Bytes::new(), None));
+        }
+        let plain = |value: &[u8]| value.eq_ignore_ascii_case(b"identity");
+        let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+        if !encodings.all(|value| plain(value.as_bytes())) {
+            return Err(BodyError::Encoded);
+        }
+        let hint = self.body.size_hint();
+        let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
+        if announced > limit {
+            return Err(BodyError::TooLarge);
+        }
+        let need = if hint.exact().is_some() {
+            announced
+        } else {
+            limit
+        };
+        let need = u32::try_from(need).unwrap_or(u32::MAX);
+        let permit = match tokio::time::timeout(time, room.acquire_many(need)).await {
+            // The semaphore is never closed; if it were, there would be nothing to wait for.
+            Ok(permit) => permit.ok(),
+            Err(_) => return Err(BodyError::NoRoom),
+        };
+        match tokio::time::timeout(time, self.gather(limit, announced)).await {
+            Ok(bytes) => Ok((bytes?, permit)),
+            Err(_) => {
+                self.given_up = true;
+                Err(BodyError::Slow)
+            }
+        }
+    }
+
+    /// Reads away what is left of a body nobody wants, if that is known to be little and comes soon: the
+    /// answer waits for it. Returns whether all was read, so that the connection can go on.
+    pub async fn discard(&mut self, headers: &HeaderMap) -> bool {
+        if self.ended {
+            return true;
+        }
+        // A client that waits for "go on" must not be told to by reading.
+        let little = self
+            .body
+            .size_hint()
+            .exact()
+            .is_some_and(|left| left <= DISCARD);
+        if self.given_up || !little || headers.contains_key(EXPECT) {
+            return false;
+        }
+        let all = async {
+            while let Some(data) = self.next().await {
+                data?;
+            }
+            Ok::<_, BodyError>(())
+        };
+        matches!(tokio::time::timeout(DISCARD_TIME, all).await, Ok(Ok(())))
+    }
+
+    /// Bytes of their own, of exactly their length: a record must not keep a connection's read buffer alive.
+    async fn gather(&mut self, limit: usize, announced: usize) -> Result<Bytes, BodyError> {
+        let mut out = Vec::with_capacity(announced.min(FIRST_BUFFER));
+        while let Some(data) = self.next().await {
+            let data = data?;
+            if data.len() > limit.saturating_sub(out.len()) {
+                return Err(BodyError::TooLarge);
+            }
+            out.extend_from_slice(&data);
+        }
+        Ok(out.into_boxed_slice().into())
+    }
+
+    /// The next bytes; trailers mean nothing here.
+    async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        while !self.ended {
+            let frame = self.body.frame().await;
+            self.ended = frame.is_none() || self.body.is_end_stream();
+            match frame?.map(|frame| frame.into_data()) {
+                Ok(Ok(data)) => return Some(Ok(data)),
+                Ok(Err(_)) => {}
+                Err(_) => return Some(Err(BodyError::Broken)),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use hyper::body::Frame;
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    /// A chunked body; after its chunks it ends, or hangs.
+    struct Chunks(VecDeque<&'static [u8]>, bool);
+
+    impl Body for Chunks {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.0.pop_front() {
+                Some(chunk) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(chunk))))),
+                None if self.1 => Poll::Pending,
+                None => Poll::Ready(None),
+            }
+        }
+    }
+
+    const TIME: Duration = Duration::from_millis(20);
+
+    /// What is taken of a body, and whether its end was seen.
+    async fn take<B>(body: B, limit: usize) -> (Result<Bytes, BodyError>, bool)
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let room = Semaphore::new(100);
+        let mut upload = Upload::new(body);
+        let taken = upload.read(&HeaderMap::new(), limit, TIME, &room).await;
+        (taken.map(|taken| taken.0), upload.ended)
+    }
+
+    #[tokio::test]
+    async fn a_body_up_to_the_limit_is_read_whole() {
+        for size in [0, 1, 9, 10] {
+            let bytes = Bytes::from(vec![b'x'; size]);
+            let taken = take(Full::new(bytes.clone()), 10).await;
+            assert_eq!(taken, (Ok(bytes), true));
+        }
+        let chunks = Chunks([&b"ab"[..], b"", b"cd"].into(), false);
+        assert_eq!(take(chunks, 4).await, (Ok("abcd".into()), true));
+    }
+
+    #[tokio::test]
+    async fn more_than_the_limit_is_refused_by_its_announcement_or_as_soon_as_it_is_there() {
+        let too_large = (Err(BodyError::TooLarge), false);
+        let announced = Full::new(Bytes::from_static(b"12345678901"));
+        assert_eq!(take(announced, 10).await, too_large);
+        // The rest never comes: the refusal does not wait for it.
+        let chunks = Chunks([&b"123456"[..], b"7890", b"1"].into(), true);
+        assert_eq!(take(chunks, 10).await, too_large);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_is_given_up() {
+        let hangs = Chunks([&b"12"[..]].into(), true);
+        assert_eq!(take(hangs, 10).await, (Err(BodyError::Slow), false));
+    }
+
+    #[tokio::test]
+    async fn bodies_wait_for_room_and_give_it_back() {
+        let room = Semaphore::new(10);
+        let headers = HeaderMap::new();
+        // Of unknown length, so it may need all its limit.
+        let mut first = Upload::new(Chunks([&b"12"[..]].into(), false));
+        let held = first.read(&headers, 8, TIME, &room).await.unwrap();
+        let mut second = Upload::new(Full::new(Bytes::from_static(b"123")));
+        let refused = second.read(&headers, 8, TIME, &room).await;
+        assert_eq!(refused.map(|_| ()), Err(BodyError::NoRoom));
+        drop(held);
+        assert!(second.read(&headers, 8, TIME, &room).await.is_ok());
+        assert_eq!(room.available_permits(), 10);
+    }
+
+    #[tokio::test]
+    async fn an_encoded_body_is_refused_unread() {
+        let table: &[(&[&str], bool)] = &[
+            (&["identity"], true),
+            (&["Identity", "identity"], true),
+            (&["gzip"], false),
+            (&["identity", "br"], false),
+            (&["identity, gzip"], false),
+            (&[""], false),
+        ];
+        for (values, fine) in table {
+            let mut headers = HeaderMap::new();
+            for value in *values {
+                headers.append(CONTENT_ENCODING, value.parse().unwrap());
+            }
+            let room = Semaphore::new(100);
+            let mut upload = Upload::new(Full::new(Bytes::from_static(b"x")));
+            let taken = upload.read(&headers, 10, TIME, &room).await;
+            let expected = if *fine {
+                Ok(())
+            } else {
+                Err(BodyError::Encoded)
+            };
+            assert_eq!(taken.map(|_| ()), expected, "{values:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_small_rest_is_read_away() {
+        let none = HeaderMap::new();
+        let mut expects = HeaderMap::new();
+        expects.insert(EXPECT, "100-continue".parse().unwrap());
+        let full = |size| Upload::new(Full::new(Bytes::from(vec![0; size])));
+        assert!(full(0).discard(&expects).await);
+        assert!(full(1).discard(&none).await);
+        assert!(!full(1).discard(&expects).await);
+        assert!(full(64 * 1024).discard(&none).await);
+        assert!(!full(64 * 1024 + 1).discard(&none).await);
+        let chunked = Chunks([&b"x"[..]].into(), false);
+        assert!(!Upload::new(chunked).discard(&none).await);
+    }
+}

@@ -1,0 +1,236 @@
+//! Answers as JSON, written straight into a buffer (SPEC 6).
+
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::StatusCode;
+
+use super::params::cursor;
+use super::problem;
+use crate::engine::Page;
+use crate::model::body::Body;
+use crate::model::key::RecordKey;
+use crate::model::outcome::{Field, Fields, Outcome};
+use crate::model::time::Span;
+
+/// Bodies up to this many bytes stand in the answer; of larger ones, only the facts.
+pub const BODY_LIMIT: usize = 64 * 1024;
+/// What most answers need.
+const USUAL: usize = 512;
+
+/// Whether the bytes of payloads and results stand in the answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bodies {
+    Whole,
+    Facts,
+}
+
+/// The answer about a record.
+#[must_use]
+pub fn answer(outcome: &Outcome, key: &RecordKey) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL);
+    let mut object = Object::begin(&mut out);
+    object.outcome(&outcome.fields(), key, Bodies::Whole);
+    object.end();
+    out
+}
+
+/// A refusal about a record, as a problem document (RFC 9457).
+#[must_use]
+pub fn refused(outcome: &Outcome, key: &RecordKey, status: StatusCode) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL);
+    let mut object = Object::begin(&mut out);
+    object.problem(outcome.verdict.name(), status);
+    object.outcome(&outcome.fields(), key, Bodies::Facts);
+    object.end();
+    out
+}
+
+/// A refusal without a record, as a problem document (RFC 9457).
+#[must_use]
+pub fn problem(
+    outcome: &'static str,
+    status: StatusCode,
+    detail: &str,
+    retry_after: Option<Span>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL);
+    let mut object = Object::begin(&mut out);
+    object.problem(outcome, status);
+    object.member("outcome");
+    text(object.out, outcome);
+    object.member("detail");
+    text(object.out, detail);
+    if let Some(span) = retry_after {
+        object.member("retry_after_ms");
+        number(object.out, span.as_millis());
+    }
+    object.end();
+    out
+}
+
+/// A page of a listing.
+#[must_use]
+pub fn page(page: &Page) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL.saturating_mul(page.records.len().saturating_add(1)));
+    out.extend_from_slice(b"{\"records\":[");
+    for (at, (key, outcome)) in page.records.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        let mut object = Object::begin(&mut out);
+        object.outcome(&outcome.fields(), key, Bodies::Facts);
+        object.end();
+    }
+    out.extend_from_slice(b"],\"next\":");
+    match &page.next {
+        Some(key) => text(&mut out, &cursor(key)),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.push(b'}');
+    out
+}
+
+/// An object being written.
+struct Object<'b> {
+    out: &'b mut Vec<u8>,
+    first: bool,
+}
+
+impl Object<'_> {
+    fn begin(out: &mut Vec<u8>) -> Object<'_> {
+        out.push(b'{');
+        Object { out, first: true }
+    }
+
+    fn end(self) {
+        self.out.push(b'}');
+    }
+
+    /// Begins a member. Names are the program's own and need no escaping.
+    fn member(&mut self, name: &str) {
+        if !self.first {
+            self.out.push(b',');
+        }
+        self.first = false;
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    /// What every problem document begins with.
+    fn problem(&mut self, outcome: &'static str, status: StatusCode) {
+        self.member("type");
+        self.out.extend_from_slice(b"\"/manual/problems/");
+        self.out.extend_from_slice(outcome.as_bytes());
+        self.out.push(b'"');
+        self.member("title");
+        text(self.out, problem::title(outcome));
+        self.member("status");
+        number(self.out, status.as_u16().into());
+    }
+
+    /// The members of an outcome; namespace and key follow on what says how it was decided.
+    fn outcome(&mut self, fields: &Fields, key: &RecordKey, bodies: Bodies) {
+        let decided = |(name, _): &&(&str, Field)| matches!(*name, "outcome" | "reason");
+        let head = fields.iter().take_while(decided).count();
+        let (head, rest) = fields.split_at_checked(head).unwrap_or((fields, &[]));
+        self.fields(head, bodies);
+        self.member("namespace");
+        text(self.out, key.namespace());
+        if let Ok(key) = std::str::from_utf8(key.key()) {
+            self.member("key");
+            text(self.out, key);
+        } else {
+            self.member("key_base64");
+            base64(self.out, key.key());
+        }
+        self.fields(rest, bodies);
+    }
+
+    fn fields(&mut self, fields: &[(&'static str, Field)], bodies: Bodies) {
+        for (name, value) in fields {
+            self.member(name);
+            field(self.out, value, bodies);
+        }
+    }
+
+    fn body(&mut self, body: &Body, status: Option<u16>, bodies: Bodies) {
+        self.member("content_type");
+        text(self.out, &body.content_type);
+        if let Some(status) = status {
+            self.member("status");
+            number(self.out, status.into());
+        }
+        self.member("size");
+        number(self.out, body.content.len() as u64);
+        let bytes = body.content.bytes();
+        let Some(bytes) = bytes.filter(|it| it.len() <= BODY_LIMIT && bodies == Bodies::Whole)
+        else {
+            return;
+        };
+        if let Ok(words) = std::str::from_utf8(bytes) {
+            self.member("body");
+            text(self.out, words);
+        } else {
+            self.member("body_base64");
+            base64(self.out, bytes);
+        }
+    }
+}
+
+/// Maps and lists of an answer nest two deep, by construction: no outside input decides the recursion.
+fn field(out: &mut Vec<u8>, value: &Field, bodies: Bodies) {
+    match value {
+        Field::Null => out.extend_from_slice(b"null"),
+        Field::Bool(flag) => truth(out, *flag),
+        Field::Int(int) => number(out, *int),
+        Field::Text(word) => text(out, word),
+        Field::Time(time) => {
+            // Writing to a Vec cannot fail.
+            let _ = write!(out, "\"{time}\"");
+        }
+        Field::Body { body, status } => {
+            let mut object = Object::begin(out);
+            object.body(body, *status, bodies);
+            object.end();
+        }
+        Field::Handed(content) => truth(out, content.is_some()),
+        Field::Map(fields) => {
+            let mut object = Object::begin(out);
+            object.fields(fields, bodies);
+            object.end();
+        }
+        Field::List(values) => {
+            out.push(b'[');
+            for (at, value) in values.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                field(out, value, bodies);
+            }
+            out.push(b']');
+        }
+    }
+}
+
+fn truth(out: &mut Vec<u8>, flag: bool) {
+    out.extend_from_slice(if flag { b"true" } else { b"false" });
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "{number}");
+}
+
+fn text(out: &mut Vec<u8>, words: &str) {
+    // A string always serialises, and writing to a Vec cannot fail.
+    let _ = serde_json::to_writer(out, words);
+}
+
+fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+    out.push(b'"');
+}

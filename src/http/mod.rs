@@ -1,0 +1,144 @@
+//! The HTTP face (SPEC 6): it translates between requests, commands and outcomes, and decides nothing.
+//!
+//! * [`handle`] answers one request, [`connection::serve`] all of a connection.
+//! * [`routes`] is the one table of what can be asked.
+//! * [`guard`] keeps browsers out, [`body`] bounds what is read, [`problem`] says no.
+
+pub mod answer;
+pub mod body;
+pub mod connection;
+pub mod guard;
+pub mod json;
+mod link;
+pub mod params;
+pub mod percent;
+pub mod problem;
+pub mod rights;
+pub mod routes;
+mod verbs;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Body;
+use hyper::{Request, Response};
+use tokio::sync::{Semaphore, watch};
+
+use self::answer::Answer;
+use self::body::Upload;
+use self::guard::Hosts;
+use self::link::Link;
+use self::rights::Rights;
+use crate::engine::Engine;
+
+/// How the face behaves; the defaults are SPEC 10's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The largest payload of a claim, in bytes.
+    pub payload_limit: usize,
+    /// The largest result, in bytes.
+    pub result_limit: usize,
+    /// Host names the server answers to besides loopback.
+    pub hosts: Vec<String>,
+    /// How long a request's head may take, from its first byte (of a new connection: from its start).
+    pub header_timeout: Duration,
+    /// How long a request's body may take.
+    pub body_timeout: Duration,
+    /// How long a connection may wait for its next request.
+    pub idle_timeout: Duration,
+}
+
+/// The largest head of a request, in bytes (SPEC 10).
+pub const MAX_HEADER: usize = 16 * 1024;
+/// Bytes of bodies on their way at once, over all connections (SPEC 10).
+pub const MAX_IN_FLIGHT: usize = 256 * 1024 * 1024;
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            payload_limit: 1024 * 1024,
+            result_limit: 1024 * 1024,
+            hosts: Vec::new(),
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+        }
+    }
+}
+
+/// Whether requests are answered, as `/readyz` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Not yet.
+    Starting,
+    /// Yes.
+    Ready,
+    /// Not any more.
+    Stopping,
+}
+
+/// What all connections share.
+pub struct Face {
+    engine: Engine,
+    options: Options,
+    hosts: Hosts,
+    readiness: watch::Receiver<Readiness>,
+    /// A permit for each byte of a body on its way.
+    room: Arc<Semaphore>,
+}
+
+impl Face {
+    /// A face of that engine. `room` holds a permit for each byte of a body that may be on its way at once;
+    /// it may be shared with others, and must have more than either limit.
+    #[must_use]
+    pub fn new(
+        engine: Engine,
+        options: Options,
+        readiness: watch::Receiver<Readiness>,
+        room: Arc<Semaphore>,
+    ) -> Face {
+        Face {
+            engine,
+            hosts: Hosts::new(&options.hosts),
+            options,
+            readiness,
+            room,
+        }
+    }
+}
+
+/// Answers one request.
+pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Full<Bytes>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    respond(face, Rights::LOCAL, request, &Link::default()).await
+}
+
+async fn respond<B>(
+    face: &Face,
+    rights: Rights,
+    request: Request<B>,
+    link: &Link,
+) -> Response<Full<Bytes>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let (parts, body) = request.into_parts();
+    let mut body = Upload::new(body);
+    let mut answer = verbs::answer(face, rights, &parts, &mut body, link)
+        .await
+        .unwrap_or_else(Answer::from);
+    if !body.discard(&parts.headers).await {
+        answer.close = true;
+        link.leave_unread();
+    }
+    let mut headers = parts.headers;
+    headers.clear();
+    answer.into_response(headers, &parts.method)
+}

@@ -1,0 +1,190 @@
+//! Refusals: which status each has, and the document that says what to do next (SPEC 6, RFC 9457).
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+
+use super::guard::Stopped;
+use super::params::ParamError;
+use super::percent::BadEscape;
+use crate::engine::Unavailable;
+use crate::model::key::KeyError;
+use crate::model::outcome::Verdict;
+use crate::model::time::Span;
+
+/// When to ask again on a full disk: somebody has to free space first.
+const FULL_RETRY: Span = Span::from_secs(10);
+/// When to ask again where the server is busy with itself.
+const BUSY_RETRY: Span = Span::from_secs(1);
+
+/// The status of a decision (the table of SPEC 6).
+#[must_use]
+pub const fn status(verdict: &Verdict) -> StatusCode {
+    match verdict {
+        Verdict::Acquired(_) => StatusCode::CREATED,
+        Verdict::Busy
+        | Verdict::Backoff
+        | Verdict::InDoubt
+        | Verdict::Dead
+        | Verdict::Conflict(_) => StatusCode::CONFLICT,
+        Verdict::Mismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Verdict::Stale => StatusCode::PRECONDITION_FAILED,
+        Verdict::BadInput(_) => StatusCode::BAD_REQUEST,
+        Verdict::NotFound => StatusCode::NOT_FOUND,
+        Verdict::OutOfTokens => StatusCode::SERVICE_UNAVAILABLE,
+        Verdict::Done
+        | Verdict::Renewed
+        | Verdict::Announced
+        | Verdict::Completed
+        | Verdict::Failed
+        | Verdict::Released
+        | Verdict::Replayed
+        | Verdict::Forgotten
+        | Verdict::Found
+        | Verdict::String(_) => StatusCode::OK,
+    }
+}
+
+/// What a kind of refusal is called, the same for all of its kind.
+#[must_use]
+pub fn title(outcome: &str) -> &'static str {
+    match outcome {
+        "busy" => "Another holder works on this key",
+        "backoff" => "The next attempt is not due",
+        "in_doubt" => "Nobody knows whether it happened",
+        "dead" => "Attempts are used up",
+        "mismatch" => "Another request body under the same key",
+        "conflict" => "The record says otherwise",
+        "stale" => "The token has ended",
+        "not_found" => "Not found",
+        "bad_input" => "Bad input",
+        "too_large" => "Too large",
+        "unauthorized" => "No or wrong credentials",
+        "forbidden" => "Not allowed",
+        "misdirected" => "Not a name of this server",
+        "full" => "The store is full",
+        _ => "Unavailable",
+    }
+}
+
+/// A request refused without a decision on a record. Nothing was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// The value of `Onced-Outcome`.
+    pub outcome: &'static str,
+    /// What to do next.
+    pub detail: Cow<'static, str>,
+    /// When asking again makes sense.
+    pub retry_after: Option<Span>,
+    /// The methods of the path, for 405.
+    pub allow: Option<String>,
+}
+
+impl Refusal {
+    fn new(
+        status: StatusCode,
+        outcome: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Refusal {
+        Refusal {
+            status,
+            outcome,
+            detail: detail.into(),
+            retry_after: None,
+            allow: None,
+        }
+    }
+
+    /// 400.
+    #[must_use]
+    pub fn bad_input(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, "bad_input", detail)
+    }
+
+    /// Bad input with a status of its own: 408, 415, 431.
+    #[must_use]
+    pub fn bad_input_as(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(status, "bad_input", detail)
+    }
+
+    /// 404.
+    #[must_use]
+    pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    /// 405, with the methods that are there.
+    #[must_use]
+    pub fn method(allow: String) -> Refusal {
+        let detail = format!("this path does not take that method; it takes {allow}");
+        Refusal {
+            allow: Some(allow),
+            ..Refusal::bad_input_as(StatusCode::METHOD_NOT_ALLOWED, detail)
+        }
+    }
+
+    /// 413.
+    #[must_use]
+    pub fn too_large(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+    }
+
+    /// 403.
+    #[must_use]
+    pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// 503, worth another try soon.
+    #[must_use]
+    pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal {
+            retry_after: Some(BUSY_RETRY),
+            ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
+        }
+    }
+}
+
+impl From<Stopped> for Refusal {
+    fn from(stopped: Stopped) -> Refusal {
+        let detail = stopped.to_string();
+        match stopped {
+            Stopped::Host => Refusal::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", detail),
+            Stopped::Origin | Stopped::Site => Refusal::forbidden(detail),
+        }
+    }
+}
+
+impl From<ParamError> for Refusal {
+    fn from(error: ParamError) -> Refusal {
+        Refusal::bad_input(error.to_string())
+    }
+}
+
+impl From<BadEscape> for Refusal {
+    fn from(error: BadEscape) -> Refusal {
+        Refusal::bad_input(format!("in the path, {error}"))
+    }
+}
+
+impl From<KeyError> for Refusal {
+    fn from(error: KeyError) -> Refusal {
+        Refusal::bad_input(error.to_string())
+    }
+}
+
+impl From<Unavailable> for Refusal {
+    fn from(error: Unavailable) -> Refusal {
+        let detail = error.to_string();
+        match error {
+            Unavailable::Full => Refusal {
+                retry_after: Some(FULL_RETRY),
+                ..Refusal::new(StatusCode::INSUFFICIENT_STORAGE, "full", detail)
+            },
+            Unavailable::Overloaded | Unavailable::Stopping => Refusal::unavailable(detail),
+            Unavailable::TooLarge => Refusal::too_large(detail),
+        }
+    }
+}

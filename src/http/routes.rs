@@ -1,0 +1,537 @@
+//! Every route, once: matching, refusals, parameters and the reference all come from [`ROUTES`] (SPEC 6).
+
+use hyper::Method;
+
+use super::params::{Kind, Param};
+use super::rights::Right;
+use crate::model::command::{MAX_LIST, STATUS_RANGE};
+use crate::model::policy::MAX_ATTEMPTS;
+
+/// One route.
+#[derive(Debug)]
+pub struct Route {
+    /// Its method. A `GET` route answers `HEAD` too.
+    pub method: Method,
+    /// Its path, segment by segment.
+    pub path: &'static [Segment],
+    /// What it does.
+    pub action: Action,
+    /// Its query parameters; all others are bad input.
+    pub params: &'static [Param],
+    /// What a request body is to it.
+    pub body: BodyUse,
+    /// What the caller must be allowed to do. `complete` and `fail` without a token need [`Right::Operate`].
+    pub right: Right,
+    /// One sentence for the reference.
+    pub summary: &'static str,
+}
+
+/// A segment of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// This word, as it is.
+    Fixed(&'static str),
+    /// A namespace.
+    Namespace,
+    /// A key; `-` with a parameter `key` stands for that one.
+    Key,
+}
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Claim.
+    Claim,
+    /// Complete.
+    Complete,
+    /// Renew.
+    Renew,
+    /// Announce the side effect.
+    Effect,
+    /// Fail.
+    Fail,
+    /// Release.
+    Release,
+    /// Replay.
+    Replay,
+    /// Forget.
+    Forget,
+    /// The record.
+    Get,
+    /// The result's bytes.
+    GetResult,
+    /// The payload's bytes.
+    GetPayload,
+    /// A page of records.
+    List,
+    /// The process runs.
+    Healthz,
+    /// Requests are answered.
+    Readyz,
+}
+
+/// What a request body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyUse {
+    /// Not expected: bad input.
+    None,
+    /// The payload of a claim.
+    Payload,
+    /// The result of a complete.
+    Result,
+}
+
+const fn param(name: &'static str, kind: Kind, doc: &'static str) -> Param {
+    Param {
+        name,
+        kind,
+        required: false,
+        doc,
+    }
+}
+
+const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Param {
+    Param {
+        name,
+        kind,
+        required: true,
+        doc,
+    }
+}
+
+const KEY: Param = param(
+    "key",
+    Kind::Bytes,
+    "The key, where the path says `-`: for keys that clients normalise away.",
+);
+const TOKEN: Param = required("token", Kind::Token, "The token the claim was granted.");
+const BY_HAND: Param = param(
+    "token",
+    Kind::Token,
+    "The token the claim was granted. Without one, the record is resolved by hand.",
+);
+const FORCE_REPLAY: Param = param("force", Kind::Flag, "Also a record that is done.");
+const FORCE_FORGET: Param = param("force", Kind::Flag, "Also while a lease runs.");
+
+const CLAIM: &[Param] = &[
+    KEY,
+    param("lease", Kind::Span, "How long the holder may work."),
+    param(
+        "retention",
+        Kind::Retention,
+        "How long the finished record is remembered.",
+    ),
+    param(
+        "on_lease_end",
+        Kind::Choice(&["retry", "hold"]),
+        "What the end of the lease means.",
+    ),
+    param(
+        "max_attempts",
+        Kind::Number(0, MAX_ATTEMPTS as u64),
+        "Attempts before the record is dead; 0 is no limit.",
+    ),
+    param(
+        "claim_id",
+        Kind::Text,
+        "Fresh for each attempt: lets a claim whose answer was lost be repeated.",
+    ),
+    param("owner", Kind::Text, "Who claims; for people only."),
+    param(
+        "fingerprint",
+        Kind::Text,
+        "Identity of the request body, in place of the payload's own.",
+    ),
+    param(
+        "store",
+        Kind::Flag,
+        "Keep the payload and hand it to every later holder.",
+    ),
+    param(
+        "mode",
+        Kind::Choice(&["lease", "once"]),
+        "`once`: done in the step that acquires.",
+    ),
+    param(
+        "result",
+        Kind::Text,
+        "With mode `once`: kept as the result.",
+    ),
+    param(
+        "wait",
+        Kind::Span,
+        "How long to wait where the answer would be busy or backoff.",
+    ),
+];
+
+const LIST: &[Param] = &[
+    param(
+        "state",
+        Kind::State,
+        "Only records that show in this state.",
+    ),
+    param("prefix", Kind::Bytes, "Only keys that begin so."),
+    param(
+        "due",
+        Kind::Flag,
+        "Only what a claim would get: orphans and due retries.",
+    ),
+    param(
+        "cursor",
+        Kind::Cursor,
+        "Where to go on: `next` of the page before.",
+    ),
+    param(
+        "limit",
+        Kind::Number(1, MAX_LIST as u64),
+        "Records on a page; 100 if not given.",
+    ),
+];
+
+const RECORD: &[Segment] = &[
+    Segment::Fixed("v1"),
+    Segment::Fixed("claims"),
+    Segment::Namespace,
+    Segment::Key,
+];
+
+/// The path of something about one record.
+macro_rules! record_path {
+    ($word:literal) => {
+        &[
+            Segment::Fixed("v1"),
+            Segment::Fixed("claims"),
+            Segment::Namespace,
+            Segment::Key,
+            Segment::Fixed($word),
+        ]
+    };
+}
+
+/// Every route. The first that fits is taken; those asked most stand first.
+pub static ROUTES: &[Route] = &[
+    Route {
+        method: Method::POST,
+        path: RECORD,
+        action: Action::Claim,
+        params: CLAIM,
+        body: BodyUse::Payload,
+        right: Right::Use,
+        summary: "Am I the one who does this, or was it done already?",
+    },
+    Route {
+        method: Method::POST,
+        path: record_path!("complete"),
+        action: Action::Complete,
+        params: &[
+            KEY,
+            BY_HAND,
+            param(
+                "status",
+                Kind::Number(*STATUS_RANGE.start() as u64, *STATUS_RANGE.end() as u64),
+                "A status kept beside the result.",
+            ),
+        ],
+        body: BodyUse::Result,
+        right: Right::Use,
+        summary: "It is done; the body is the result.",
+    },
+    Route {
+        method: Method::POST,
+        path: record_path!("renew"),
+        action: Action::Renew,
+        params: &[
+            KEY,
+            TOKEN,
+            param("lease", Kind::Span, "Replaces the record's lease."),
+        ],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The lease runs from now.",
+    },
+    Route {
+        method: Method::POST,
+        path: record_path!("effect"),
+        action: Action::Effect,
+        params: &[KEY, TOKEN],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The side effect is about to happen: from here the end of the lease means in_doubt.",
+    },
+    Route {
+        method: Method::POST,
+        path: record_path!("fail"),
+        action: Action::Fail,
+        params: &[
+            KEY,
+            BY_HAND,
+            param("error", Kind::Text, "Why, for people."),
+            param(
+                "retry_in",
+                Kind::Span,
+                "When the next attempt may start, in place of the policy's backoff; 0 is at once.",
+            ),
+            param(
+                "bury",
+                Kind::Flag,
+                "No further attempt: the record is dead.",
+            ),
+        ],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "This attempt failed.",
+    },
+    Route {
+        method: Method::POST,
+        path: record_path!("release"),
+        action: Action::Release,
+        params: &[KEY, TOKEN],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "Nothing happened: the claim is given back.",
+    },
+    Route {
+        method: Method::POST,
+        path: record_path!("replay"),
+        action: Action::Replay,
+        params: &[
+            KEY,
+            required(
+                "generation",
+                Kind::Number(1, u32::MAX as u64),
+                "The generation the operator saw.",
+            ),
+            FORCE_REPLAY,
+        ],
+        body: BodyUse::None,
+        right: Right::Operate,
+        summary: "Another round, in a new generation.",
+    },
+    Route {
+        method: Method::GET,
+        path: RECORD,
+        action: Action::Get,
+        params: &[KEY],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The record.",
+    },
+    Route {
+        method: Method::GET,
+        path: record_path!("result"),
+        action: Action::GetResult,
+        params: &[KEY],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The result's bytes, with their content type.",
+    },
+    Route {
+        method: Method::GET,
+        path: record_path!("payload"),
+        action: Action::GetPayload,
+        params: &[KEY],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The payload's bytes, with their content type.",
+    },
+    Route {
+        method: Method::DELETE,
+        path: RECORD,
+        action: Action::Forget,
+        params: &[KEY, FORCE_FORGET],
+        body: BodyUse::None,
+        right: Right::Operate,
+        summary: "Removes the record.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[
+            Segment::Fixed("v1"),
+            Segment::Fixed("claims"),
+            Segment::Namespace,
+        ],
+        action: Action::List,
+        params: LIST,
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "Records of a namespace, in key order.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("healthz")],
+        action: Action::Healthz,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Public,
+        summary: "Whether the process runs.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("readyz")],
+        action: Action::Readyz,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Public,
+        summary: "Whether requests are answered.",
+    },
+];
+
+/// What a path says, still encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Captured<'p> {
+    /// The segment that names a namespace.
+    pub namespace: &'p str,
+    /// The segment that names a key.
+    pub key: &'p str,
+}
+
+/// What was found for a method and a path.
+#[derive(Debug)]
+pub enum Found<'p> {
+    /// This route.
+    Route(&'static Route, Captured<'p>),
+    /// The path, but not under this method: what to put in `Allow`.
+    Path(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks a request up. `path` is raw: it is split at `/` before anything is decoded, and neither `..` nor
+/// `//` means anything but itself.
+#[must_use]
+pub fn find<'p>(method: &Method, path: &'p str) -> Found<'p> {
+    let wanted = if method == Method::HEAD {
+        &Method::GET
+    } else {
+        method
+    };
+    let mut elsewhere = false;
+    for route in ROUTES {
+        if let Some(captured) = route.captures(path) {
+            if route.method == *wanted {
+                return Found::Route(route, captured);
+            }
+            elsewhere = true;
+        }
+    }
+    if elsewhere {
+        Found::Path(allow(path))
+    } else {
+        Found::Nothing
+    }
+}
+
+/// The methods of a path, as `Allow` lists them.
+fn allow(path: &str) -> String {
+    let mut out = String::new();
+    for route in ROUTES.iter().filter(|route| route.captures(path).is_some()) {
+        out.push_str(route.method.as_str());
+        out.push_str(", ");
+        if route.method == Method::GET {
+            out.push_str("HEAD, ");
+        }
+    }
+    out.push_str("OPTIONS");
+    out
+}
+
+impl Route {
+    /// What `path` says, if it is this route's.
+    fn captures<'p>(&self, path: &'p str) -> Option<Captured<'p>> {
+        let mut captured = Captured::default();
+        let mut given = path.strip_prefix('/')?.split('/');
+        for segment in self.path {
+            let raw = given.next()?;
+            match segment {
+                Segment::Fixed(word) if *word == raw => {}
+                Segment::Fixed(_) => return None,
+                Segment::Namespace => captured.namespace = raw,
+                Segment::Key => captured.key = raw,
+            }
+        }
+        given.next().is_none().then_some(captured)
+    }
+
+    /// Its path as the reference writes it: `/v1/claims/{ns}/{key}`.
+    #[must_use]
+    pub fn pattern(&self) -> String {
+        let mut out = String::new();
+        for segment in self.path {
+            out.push('/');
+            out.push_str(match segment {
+                Segment::Fixed(word) => word,
+                Segment::Namespace => "{ns}",
+                Segment::Key => "{key}",
+            });
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_split_before_they_are_decoded_and_never_normalised() {
+        let table = [
+            ("/v1/claims/ns/a%2Fb", Some((Action::Get, "ns", "a%2Fb"))),
+            ("/v1/claims/ns/..", Some((Action::Get, "ns", ".."))),
+            ("/v1/claims/ns/.", Some((Action::Get, "ns", "."))),
+            ("/v1/claims/ns/", Some((Action::Get, "ns", ""))),
+            ("/v1/claims//k", Some((Action::Get, "", "k"))),
+            (
+                "/v1/claims/ns/k/result",
+                Some((Action::GetResult, "ns", "k")),
+            ),
+            ("/v1/claims/ns//result", Some((Action::GetResult, "ns", ""))),
+            ("/v1/claims/ns", Some((Action::List, "ns", ""))),
+            ("/v1/claims/ns/a/b", None),
+            ("/v1/claims/ns/a//b", None),
+            ("/v1/claims/ns/k/result/", None),
+            ("/v1/claims/ns/k/resul%74", None),
+            ("/v1//claims/ns/k", None),
+            ("//v1/claims/ns/k", None),
+            ("/v1/claims/../claims/ns/k", None),
+            ("/V1/claims/ns/k", None),
+            ("/healthz/", None),
+            ("/", None),
+            ("", None),
+            ("*", None),
+        ];
+        for (path, expected) in table {
+            let found = match find(&Method::GET, path) {
+                Found::Route(route, captured) => {
+                    Some((route.action, captured.namespace, captured.key))
+                }
+                _ => None,
+            };
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn no_two_routes_answer_the_same_request_and_every_parameter_is_told_apart() {
+        for (index, route) in ROUTES.iter().enumerate() {
+            let path = route.pattern();
+            match find(&route.method, &path) {
+                Found::Route(found, _) => assert_eq!(found.action, route.action, "{path}"),
+                other => panic!("{path}: {other:?}"),
+            }
+            let twin = ROUTES.iter().skip(index + 1);
+            assert!(
+                twin.clone()
+                    .all(|twin| twin.pattern() != path || twin.method != route.method),
+                "{path}"
+            );
+            for (at, param) in route.params.iter().enumerate() {
+                let rest = route.params.iter().skip(at + 1);
+                assert!(rest.clone().all(|other| other.name != param.name), "{path}");
+                assert!(!param.doc.is_empty() && !route.summary.is_empty());
+            }
+            let keyed = route.path.contains(&Segment::Key);
+            let takes_key = route.params.iter().any(|param| param.name == "key");
+            assert_eq!(keyed, takes_key, "{path}: every key may be given as key=");
+        }
+    }
+}

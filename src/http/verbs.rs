@@ -1,0 +1,358 @@
+//! From a request to a command, and from an outcome to an answer. Nothing is decided here.
+
+use bytes::Bytes;
+use hyper::body::Body;
+use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+
+use super::answer::Answer;
+use super::body::{BodyError, Taken, Upload};
+use super::link::{Link, Stage};
+use super::params::Params;
+use super::percent::{Plus, decode};
+use super::problem::Refusal;
+use super::rights::{Right, Rights};
+use super::routes::{Action, BodyUse, Captured, Found, Route, find};
+use super::{Face, Readiness, json};
+use crate::engine::{Unavailable, Unit};
+use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
+use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
+use crate::model::key::{RecordKey, check_namespace};
+use crate::model::outcome::{Outcome, Verdict};
+use crate::model::record::{KeptResult, OnLeaseEnd};
+use crate::model::time::Span;
+
+/// Records on a page where the request does not say.
+const PAGE: usize = 100;
+/// The content type of a result given as `result=`.
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Answers a request. In this order: the guard, route, rights, parameters, key, body, decision.
+pub(super) async fn answer<B>(
+    face: &Face,
+    rights: Rights,
+    parts: &Parts,
+    body: &mut Upload<B>,
+    link: &Link,
+) -> Result<Answer, Refusal>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    face.hosts.check(parts)?;
+    let (route, captured) = match find(&parts.method, parts.uri.path()) {
+        Found::Route(route, captured) => (route, captured),
+        Found::Path(allow) if parts.method == Method::OPTIONS => {
+            return Ok(Answer::options(allow));
+        }
+        Found::Path(allow) => return Err(Refusal::method(allow)),
+        Found::Nothing => {
+            return Err(Refusal::not_found(
+                "there is no such path; a slash inside a key is written %2F",
+            ));
+        }
+    };
+    if !rights.allow(route.right) {
+        return Err(lacking(route.right));
+    }
+    let request = Asked {
+        face,
+        rights,
+        route,
+        captured,
+        params: Params::parse(route.params, parts.uri.query())?,
+        parts,
+    };
+    match route.action {
+        Action::Healthz => Ok(Answer::json(&b"{\"status\":\"ok\"}"[..])),
+        Action::Readyz => ready(*face.readiness.borrow()),
+        Action::List => {
+            let list = request.list()?;
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            let page = face.engine.list(list).await?;
+            Ok(Answer::json(json::page(&page)))
+        }
+        _ => request.about_a_record(body, link).await,
+    }
+}
+
+fn ready(readiness: Readiness) -> Result<Answer, Refusal> {
+    match readiness {
+        Readiness::Ready => Ok(Answer::json(&b"{\"status\":\"ready\"}"[..])),
+        Readiness::Starting => Err(Refusal::unavailable("the server is starting; try again")),
+        Readiness::Stopping => Err(Refusal::unavailable("the server is stopping; try again")),
+    }
+}
+
+fn lacking(right: Right) -> Refusal {
+    Refusal::forbidden(match right {
+        Right::Public | Right::Use => "these credentials do not allow this",
+        Right::Operate => "this needs the operate right; a holder passes its token instead",
+        Right::Admin => "this needs the admin right",
+    })
+}
+
+/// A request whose route is known and whose parameters are what the route takes.
+struct Asked<'r> {
+    face: &'r Face,
+    rights: Rights,
+    route: &'static Route,
+    captured: Captured<'r>,
+    params: Params<'r>,
+    parts: &'r Parts,
+}
+
+impl Asked<'_> {
+    async fn about_a_record<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let key = self.key()?;
+        // Before the body: what is refused anyway needs no upload.
+        self.check_by_hand()?;
+        let (bytes, _room) = self.body(body).await?;
+        let verb = self.verb(bytes)?;
+        link.set(match &verb {
+            Verb::Claim(claim) if claim.wait > Span::ZERO => Stage::Waiting,
+            _ => Stage::Deciding,
+        });
+        let outcome = self.submit(Command::new(key.clone(), verb)).await?;
+        match self.route.action {
+            Action::Claim => Ok(Answer::claimed(&outcome, &key)),
+            Action::GetResult | Action::GetPayload => self.bytes(&outcome, &key),
+            _ => Ok(Answer::decided(&outcome, &key)),
+        }
+    }
+
+    async fn submit(&self, command: Command) -> Result<Outcome, Refusal> {
+        let mut outcomes = self.face.engine.submit(vec![Unit::One(command)]).await;
+        // One command, one outcome; an engine that gives none has stopped.
+        match outcomes.pop().unwrap_or(Err(Unavailable::Stopping)) {
+            Ok(outcome) => Ok(outcome),
+            Err(Unavailable::TooLarge) => Err(too_large(self.route.body, None)),
+            Err(unavailable) => Err(unavailable.into()),
+        }
+    }
+
+    /// The key of the path, or the parameter `key` where the path says `-`.
+    fn key(&self) -> Result<RecordKey, Refusal> {
+        let namespace = self.namespace()?;
+        let key = decode(self.captured.key, Plus::Plus)?;
+        match self.params.bytes("key") {
+            Some(given) if *key == *b"-" => Ok(RecordKey::new(&namespace, given)?),
+            Some(_) => Err(Refusal::bad_input(
+                "key= stands for the key where the path says `-`, and this path names one itself",
+            )),
+            None => Ok(RecordKey::new(&namespace, &key)?),
+        }
+    }
+
+    fn namespace(&self) -> Result<String, Refusal> {
+        let name = decode(self.captured.namespace, Plus::Plus)?;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        check_namespace(&name)?;
+        Ok(name)
+    }
+
+    fn check_by_hand(&self) -> Result<(), Refusal> {
+        let by_hand = matches!(self.route.action, Action::Complete | Action::Fail)
+            && self.params.token("token").is_none();
+        if by_hand && !self.rights.allow(Right::Operate) {
+            return Err(lacking(Right::Operate));
+        }
+        Ok(())
+    }
+
+    /// The body, as the route uses it.
+    async fn body<B>(&self, body: &mut Upload<B>) -> Result<Taken<'_>, Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let options = &self.face.options;
+        let limit = match self.route.body {
+            BodyUse::None => 0,
+            BodyUse::Payload => options.payload_limit,
+            BodyUse::Result => options.result_limit,
+        };
+        let (headers, room) = (&self.parts.headers, &self.face.room);
+        let taken = body.read(headers, limit, options.body_timeout, room);
+        taken.await.map_err(|error| match error {
+            BodyError::TooLarge => too_large(self.route.body, Some(limit)),
+            BodyError::Encoded => {
+                Refusal::bad_input_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, error.to_string())
+            }
+            BodyError::Slow => {
+                Refusal::bad_input_as(StatusCode::REQUEST_TIMEOUT, error.to_string())
+            }
+            BodyError::Broken => Refusal::bad_input(error.to_string()),
+            BodyError::NoRoom => Refusal::unavailable(error.to_string()),
+        })
+    }
+
+    /// The request body's content type; repeated or unreadable, it is bad input.
+    fn content_type(&self) -> Result<Box<str>, Refusal> {
+        let mut given = self.parts.headers.get_all(CONTENT_TYPE).iter();
+        match (given.next(), given.next()) {
+            (None, _) => Ok(DEFAULT_CONTENT_TYPE.into()),
+            (Some(one), None) => Ok(one
+                .to_str()
+                .map_err(|_| Refusal::bad_input("Content-Type is printable ASCII text"))?
+                .into()),
+            (Some(_), Some(_)) => Err(Refusal::bad_input(
+                "Content-Type is given twice; give it once",
+            )),
+        }
+    }
+
+    fn verb(&self, bytes: Bytes) -> Result<Verb, Refusal> {
+        let params = &self.params;
+        let token = || {
+            params
+                .token("token")
+                .ok_or_else(|| Refusal::bad_input("token is missing"))
+        };
+        Ok(match self.route.action {
+            Action::Claim => Verb::Claim(Box::new(self.claim(bytes)?)),
+            Action::Complete => Verb::Complete {
+                token: params.token("token"),
+                result: KeptResult {
+                    body: Kept {
+                        content_type: self.content_type()?,
+                        content: Content::new(bytes),
+                    },
+                    status: params.number("status"),
+                },
+            },
+            Action::Renew => Verb::Renew {
+                token: token()?,
+                lease: params.span("lease"),
+            },
+            Action::Effect => Verb::Effect { token: token()? },
+            Action::Fail => Verb::Fail {
+                token: params.token("token"),
+                error: params.text("error").map(Box::from),
+                retry_in: params.span("retry_in"),
+                bury: params.flag("bury"),
+            },
+            Action::Release => Verb::Release { token: token()? },
+            Action::Replay => Verb::Replay {
+                generation: params.number("generation"),
+                force: params.flag("force"),
+            },
+            Action::Forget => Verb::Forget {
+                force: params.flag("force"),
+            },
+            Action::Get
+            | Action::GetResult
+            | Action::GetPayload
+            | Action::List
+            | Action::Healthz
+            | Action::Readyz => Verb::Get,
+        })
+    }
+
+    fn claim(&self, bytes: Bytes) -> Result<Claim, Refusal> {
+        let params = &self.params;
+        let result = params.text("result");
+        let mode = match (params.word("mode"), result) {
+            (Some("once"), None) => Mode::Once { result: None },
+            (Some("once"), Some(text)) => {
+                if text.len() > self.face.options.result_limit {
+                    let limit = self.face.options.result_limit;
+                    return Err(Refusal::too_large(format!(
+                        "a result has at most {limit} bytes"
+                    )));
+                }
+                let body = Kept {
+                    content_type: TEXT.into(),
+                    content: Content::new(Bytes::copy_from_slice(text.as_bytes())),
+                };
+                Mode::Once {
+                    result: Some(KeptResult { body, status: None }),
+                }
+            }
+            (_, None) => Mode::Lease,
+            (_, Some(_)) => {
+                return Err(Refusal::bad_input(
+                    "result= goes with mode=once; in two phases the result is the body of complete",
+                ));
+            }
+        };
+        // An empty body is no payload, whatever type it announces (SPEC 3).
+        let payload = match bytes.is_empty() {
+            true => None,
+            false => Some(Payload::new(bytes, self.content_type()?)),
+        };
+        Ok(Claim {
+            lease: params.span("lease"),
+            retention: params.retention("retention"),
+            on_lease_end: params.word("on_lease_end").and_then(OnLeaseEnd::parse),
+            max_attempts: params.number("max_attempts"),
+            claim_id: params.text("claim_id").map(Box::from),
+            owner: params.text("owner").map(Box::from),
+            fingerprint: params.text("fingerprint").map(Box::from),
+            payload,
+            store: params.flag("store"),
+            mode,
+            wait: params.span("wait").unwrap_or(Span::ZERO),
+        })
+    }
+
+    fn list(&self) -> Result<List, Refusal> {
+        let params = &self.params;
+        let bytes = |name| params.bytes(name).map(Bytes::copy_from_slice);
+        Ok(List {
+            namespace: self.namespace()?.into(),
+            state: params.state("state"),
+            prefix: bytes("prefix").unwrap_or_default(),
+            due: params.flag("due"),
+            after: bytes("cursor"),
+            limit: params.number("limit").unwrap_or(PAGE),
+        })
+    }
+
+    /// The bytes that `/result` and `/payload` are asked for.
+    fn bytes(&self, outcome: &Outcome, key: &RecordKey) -> Result<Answer, Refusal> {
+        let (Verdict::Found, Some(shown)) = (&outcome.verdict, &outcome.record) else {
+            return Ok(Answer::decided(outcome, key));
+        };
+        let record = &shown.record;
+        let (body, status, what) = match self.route.action {
+            Action::GetPayload => (record.payload.as_ref(), None, "payload"),
+            _ => {
+                let result = record.result.as_ref();
+                let status = result.and_then(|result| result.status);
+                (result.map(|result| &result.body), status, "result")
+            }
+        };
+        let Some(body) = body else {
+            let state = shown.state.name();
+            return Err(Refusal::not_found(format!(
+                "the record is {state} and has no {what}"
+            )));
+        };
+        Answer::raw(body, status)
+            .ok_or_else(|| Refusal::unavailable(format!("the {what} could not be read; try again")))
+    }
+}
+
+/// `limit` is known where this face refused, and not where the engine did.
+fn too_large(body: BodyUse, limit: Option<usize>) -> Refusal {
+    let most = limit.map_or_else(
+        || "less than was sent".to_owned(),
+        |limit| format!("at most {limit} bytes"),
+    );
+    match body {
+        BodyUse::None if limit.is_some() => {
+            Refusal::bad_input("this route takes no body; options go into the query")
+        }
+        BodyUse::None => Unavailable::TooLarge.into(),
+        BodyUse::Payload => Refusal::too_large(format!(
+            "a payload has {most}; keep it elsewhere and claim with a fingerprint of it"
+        )),
+        BodyUse::Result => Refusal::too_large(format!(
+            "a result has {most}; keep it elsewhere and complete again without the body"
+        )),
+    }
+}

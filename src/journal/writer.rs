@@ -1,0 +1,295 @@
+//! Appends frames: one write and one sync each, after which the frame is durable.
+
+use super::Mark;
+use super::disk::DiskFile;
+use super::error::{Cause, JournalError};
+use super::frame::{Frame, HEAD_LEN, max_frame};
+use super::highest::Highest;
+use super::room::usable;
+use super::segment::{
+    HEADER_LEN, Header, MAX_SEGMENT_SIZE, MIN_SEGMENT_SIZE, Place, file_name, segment_size,
+};
+use super::shared::{End, Index, Kept, Shared};
+use crate::model::record::Lsn;
+use crate::model::time::Span;
+use std::sync::Arc;
+
+/// How a journal is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a new segment: a multiple of 4096, from [`MIN_SEGMENT_SIZE`] to [`MAX_SEGMENT_SIZE`].
+    pub segment_size: u64,
+    /// Spares to have ready.
+    pub spares: usize,
+    /// How long what is in the checkpoint stays readable, by engine time.
+    pub audit_age: Span,
+    /// How many bytes of whole segments of it stay.
+    pub audit_bytes: u64,
+}
+
+impl Options {
+    /// The defaults on a file system of so many bytes: 2 spares, and of the audit trail 30 days, 1 GiB or an
+    /// eighth of the file system, whichever is least (DESIGN 4).
+    #[must_use]
+    pub fn for_file_system(total: u64) -> Options {
+        Options {
+            segment_size: segment_size(total),
+            spares: 2,
+            audit_age: Span::from_secs(30 * 24 * 3600),
+            audit_bytes: (total / 8).min(1 << 30),
+        }
+    }
+
+    /// Why these cannot be worked with, if so.
+    pub(super) fn fault(&self) -> Option<String> {
+        let size = self.segment_size;
+        let fits =
+            (MIN_SEGMENT_SIZE..=MAX_SEGMENT_SIZE).contains(&size) && size.is_multiple_of(4096);
+        if fits {
+            return None;
+        }
+        Some(format!(
+            "a segment size of {size} bytes is not a multiple of 4096 from {MIN_SEGMENT_SIZE} to \
+             {MAX_SEGMENT_SIZE}"
+        ))
+    }
+}
+
+/// The one that appends.
+pub struct Writer {
+    shared: Arc<Shared>,
+    highest: Highest,
+    /// The segment that is being written.
+    number: u64,
+    file: Arc<dyn DiskFile>,
+    place: Place,
+    offset: u64,
+    next_lsn: Lsn,
+    mark: Mark,
+}
+
+impl Writer {
+    /// Appends a frame. On success it is durable.
+    ///
+    /// # Errors
+    /// Nothing was written, and the next append may succeed: `TooLarge` for a frame above
+    /// [`max_frame`] of the segment size, `Full` where it needs a spare and there is none, `Misuse` for a frame
+    /// that does not go on at the next LSN. Fatal: `Io` for any failed write or sync, and `Poisoned` for every
+    /// append after one; what was being written is then in doubt until the next start.
+    pub fn append(&mut self, frame: &mut Frame) -> Result<(), JournalError> {
+        self.check(frame)?;
+        let len = frame.len() as u64;
+        if len > self.remaining() {
+            self.rotate()?;
+        }
+        let wire = frame.seal(&self.place, self.offset);
+        let written = self.file.write_at(self.offset, wire);
+        self.sync_after(written, "append to segment")?;
+        let (first_lsn, offset) = (frame.first_lsn(), self.offset);
+        self.offset += len;
+        self.next_lsn = frame.next_lsn();
+        self.mark = frame.mark();
+        let (remaining, number) = (self.remaining(), self.number);
+        self.shared.with(|state| {
+            state.remaining = remaining;
+            state.durable = Lsn(self.next_lsn.0.saturating_sub(1));
+            state.now = state.now.max(self.mark.time);
+            if let Some(kept) = state.kept(number) {
+                kept.index.note(first_lsn, offset);
+            }
+        });
+        Ok(())
+    }
+
+    /// The LSN with which the next frame must begin.
+    #[must_use]
+    pub fn next_lsn(&self) -> Lsn {
+        self.next_lsn
+    }
+
+    /// The most bytes a frame may have, head included.
+    #[must_use]
+    pub fn max_frame(&self) -> u64 {
+        max_frame(self.shared.options.segment_size)
+    }
+
+    /// Closes the journal with an end frame, so that the next start knows where it ended even if the last frame
+    /// is damaged. Not closing it loses nothing else.
+    ///
+    /// # Errors
+    /// `Io` for a failed write or sync, `Poisoned` after one.
+    pub fn close(self) -> Result<(), JournalError> {
+        self.shared.check("close the journal in")?;
+        self.write_end()?;
+        self.shared.room.end();
+        Ok(())
+    }
+
+    /// Begins the first segment of this run in a spare, which there must be.
+    pub(super) fn begin(
+        shared: Arc<Shared>,
+        highest: Highest,
+        next_lsn: Lsn,
+        end: End,
+    ) -> Result<Writer, JournalError> {
+        let mut highest = highest;
+        let begun = Begun::new(&shared, &mut highest, next_lsn, end)?;
+        let Begun {
+            number,
+            file,
+            place,
+        } = begun;
+        let offset = HEADER_LEN as u64;
+        Ok(Writer {
+            shared,
+            highest,
+            number,
+            file,
+            place,
+            offset,
+            next_lsn,
+            mark: end.mark,
+        })
+    }
+
+    /// Bytes left for frames; the end frame always fits behind them.
+    fn remaining(&self) -> u64 {
+        let end = self
+            .shared
+            .options
+            .segment_size
+            .saturating_sub(HEAD_LEN as u64);
+        end.saturating_sub(self.offset)
+    }
+
+    fn check(&self, frame: &Frame) -> Result<(), JournalError> {
+        const OPERATION: &str = "append to segment";
+        self.shared.check(OPERATION)?;
+        let failed =
+            |cause| JournalError::new(OPERATION, self.shared.path(&file_name(self.number)), cause);
+        let (len, max) = (frame.len() as u64, self.max_frame());
+        if len > max {
+            return Err(failed(Cause::TooLarge { len, max }));
+        }
+        if frame.first_lsn() != self.next_lsn {
+            return Err(failed(Cause::Misuse(format!(
+                "a frame of LSN {} where {} is next",
+                frame.first_lsn().0,
+                self.next_lsn.0
+            ))));
+        }
+        Ok(())
+    }
+
+    /// Goes on in a fresh segment.
+    fn rotate(&mut self) -> Result<(), JournalError> {
+        if self.shared.with(|state| state.spares.is_empty()) {
+            return Err(no_spare(&self.shared));
+        }
+        self.write_end()?;
+        let end = End {
+            last_lsn: Lsn(self.next_lsn.0.saturating_sub(1)),
+            mark: self.mark,
+        };
+        let begun = Begun::new(&self.shared, &mut self.highest, self.next_lsn, end)?;
+        Begun {
+            number: self.number,
+            file: self.file,
+            place: self.place,
+        } = begun;
+        self.offset = HEADER_LEN as u64;
+        Ok(())
+    }
+
+    fn write_end(&self) -> Result<(), JournalError> {
+        let wire = Frame::end(self.next_lsn, self.mark, &self.place, self.offset);
+        let written = self.file.write_at(self.offset, &wire);
+        self.sync_after(written, "close segment")
+    }
+
+    fn sync_after(
+        &self,
+        written: std::io::Result<()>,
+        operation: &'static str,
+    ) -> Result<(), JournalError> {
+        written
+            .and_then(|()| self.file.sync_data())
+            .map_err(|error| self.shared.fatal(operation, &file_name(self.number), error))
+    }
+}
+
+/// A writer that goes away takes its room with it.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.room.end();
+    }
+}
+
+/// A segment that was just begun.
+struct Begun {
+    number: u64,
+    file: Arc<dyn DiskFile>,
+    place: Place,
+}
+
+impl Begun {
+    /// Makes a spare the next segment: header, name, number, each durable before the next, and all before the
+    /// first frame. So a crash leaves at most one segment above the highest recorded, without frames.
+    fn new(
+        shared: &Shared,
+        highest: &mut Highest,
+        next_lsn: Lsn,
+        end: End,
+    ) -> Result<Begun, JournalError> {
+        const OPERATION: &str = "begin segment";
+        let Some(spare) = shared.with(|state| state.spares.pop_front()) else {
+            return Err(no_spare(shared));
+        };
+        let number = highest.number.saturating_add(1);
+        let size = shared.options.segment_size;
+        let header = Header {
+            store_id: shared.store_id,
+            number,
+            size,
+            first_lsn: next_lsn,
+            lsn_before: end.last_lsn,
+            mark_before: end.mark,
+        };
+        let name = file_name(number);
+        let disk = &*shared.disk;
+        spare
+            .file
+            .write_at(0, &header.encode())
+            .and_then(|()| spare.file.sync_data())
+            .and_then(|()| disk.rename(&spare.name, &name))
+            .and_then(|()| disk.sync_dir())
+            .map_err(|error| shared.fatal(OPERATION, &name, error))?;
+        highest
+            .record(disk, &shared.store_id, number)
+            .inspect_err(|_| shared.room.end())?;
+        shared.with(|state| {
+            if let Some(before) = state.kept.back_mut() {
+                before.end = Some(end);
+            }
+            let index = Index::default();
+            state.kept.push_back(Kept {
+                number,
+                size,
+                first_lsn: next_lsn,
+                end: None,
+                index,
+            });
+            state.remaining = usable(size);
+        });
+        Ok(Begun {
+            number,
+            file: spare.file,
+            place: Place::new(&shared.store_id, number),
+        })
+    }
+}
+
+fn no_spare(shared: &Shared) -> JournalError {
+    let path = shared.disk.path().to_path_buf();
+    JournalError::new("begin a segment in", path, Cause::Full)
+}

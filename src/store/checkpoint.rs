@@ -1,0 +1,566 @@
+//! One checkpoint: many records, sorted, in one transaction.
+
+use redb::{Table, WriteTransaction};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::codec::{
+    BodyRef, Part, StoreState, TableCounts, body_key, encode_body, encode_counts, encode_policy,
+    encode_record, encode_state, view_record,
+};
+use super::error::StoreError;
+use super::filter::Filter;
+use super::layout::{Chooser, META, Place};
+use super::open::{STATE_KEY, Store, counts_key, policy_key, unwritable};
+use super::shared::{Fault, Live, bytewise, damage};
+use crate::model::body::{Content, LargeContent};
+use crate::model::key::RecordKey;
+use crate::model::policy::Policy;
+use crate::model::record::{Lsn, Record, Token};
+
+const OPERATION: &str = "checkpoint";
+
+/// What goes into the store in one transaction.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// Everything up to this LSN is in it, and durable in the journal already. Never below the last one's.
+    pub lsn: Lsn,
+    /// No token from this one on was granted up to that LSN. Never below the last one's.
+    pub next_token: Token,
+    /// For the caller; not understood here.
+    pub mark: Vec<u8>,
+    /// Namespaces whose policy changed; without one, the defaults hold again.
+    pub policies: Vec<(Box<str>, Option<Policy>)>,
+    /// Records as they are, or gone; each key once, in any order. Large bodies have an LSN; those that are
+    /// in the store already need no bytes.
+    pub changes: Vec<(RecordKey, Option<Arc<Record>>)>,
+}
+
+/// What a checkpoint did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its LSN.
+    pub lsn: Lsn,
+    /// Records written.
+    pub written: u64,
+    /// Records that were there and are gone.
+    pub removed: u64,
+    /// Records in the store now.
+    pub records: u64,
+    /// Tables of records now.
+    pub tables: usize,
+}
+
+/// A change with what was found out about it before the transaction.
+struct Planned {
+    key: RecordKey,
+    hash: u64,
+    record: Option<Arc<Record>>,
+    /// Where the record goes; `None` where it is removed.
+    target: Option<Place>,
+}
+
+/// What happens to one table, as indices of changes in key order.
+#[derive(Default)]
+struct Ops {
+    /// Keys that its filter holds possible and that belong elsewhere now.
+    removals: Vec<usize>,
+    /// Records to write.
+    puts: Vec<usize>,
+}
+
+struct Plan {
+    changes: Vec<Planned>,
+    ops: BTreeMap<Place, Ops>,
+}
+
+/// What becomes true with the commit.
+struct Written {
+    state: StoreState,
+    counts: BTreeMap<Place, TableCounts>,
+    namespaces: BTreeMap<(Place, Box<str>), i64>,
+    emptied: Vec<Place>,
+    removed: u64,
+}
+
+impl Store {
+    /// Commits a checkpoint. When it returns, the records are durable here and every reader's filters
+    /// know them; a key never vanishes for a reader while it moves between tables.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`]: nothing was committed; [`Store::reopen`], then try again with the same
+    /// changes. [`StoreError::Invalid`]: nothing was committed. Anything else is final.
+    pub fn checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Committed, StoreError> {
+        self.validate(&checkpoint)?;
+        let Checkpoint {
+            lsn,
+            next_token,
+            mark,
+            policies,
+            changes,
+        } = checkpoint;
+        let state = StoreState {
+            store_id: self.state.store_id,
+            commits: self.state.commits + 1,
+            checkpoint: lsn,
+            next_token,
+            mark,
+        };
+        let plan = self.plan(changes)?;
+        let written = self
+            .write(&plan, state, &policies)
+            .map_err(|fault| self.shared.failed(OPERATION, fault))?;
+        let removed = written.removed;
+        self.settle(written);
+        Ok(Committed {
+            lsn,
+            written: plan
+                .changes
+                .iter()
+                .filter(|change| change.record.is_some())
+                .count() as u64,
+            removed,
+            records: self.tables.values().map(|live| live.counts.rows).sum(),
+            tables: self.tables.len(),
+        })
+    }
+
+    fn validate(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        let reason = if checkpoint.lsn < self.state.checkpoint {
+            format!(
+                "LSN {} comes after {}",
+                checkpoint.lsn.0, self.state.checkpoint.0
+            )
+        } else if checkpoint.next_token < self.state.next_token {
+            let (next, last) = (checkpoint.next_token, self.state.next_token);
+            format!("next token {next} comes after {last}")
+        } else {
+            return Ok(());
+        };
+        Err(StoreError::Invalid {
+            operation: OPERATION,
+            reason: reason.into(),
+        })
+    }
+
+    /// Chooses tables, and makes the filters cover what will be committed.
+    fn plan(&mut self, changes: Vec<(RecordKey, Option<Arc<Record>>)>) -> Result<Plan, StoreError> {
+        let mut changes = changes;
+        changes.sort_unstable_by(|(a, _), (b, _)| a.joined().cmp(b.joined()));
+        if let Some([(key, _), _]) = changes.array_windows().find(|[(a, _), (b, _)]| a == b) {
+            let reason = format!("{key:?} comes twice").into();
+            return Err(StoreError::Invalid {
+                operation: OPERATION,
+                reason,
+            });
+        }
+        let rows = self
+            .tables
+            .iter()
+            .map(|(place, live)| (*place, live.counts.rows));
+        let mut chooser = Chooser::new(self.bounds, rows);
+        let changes: Vec<Planned> = changes
+            .into_iter()
+            .map(|(key, record)| {
+                let hash = self.shared.hasher.hash(key.joined());
+                let target = record.as_ref().map(|record| chooser.choose(record));
+                Planned {
+                    key,
+                    hash,
+                    record,
+                    target,
+                }
+            })
+            .collect();
+        let mut ops: BTreeMap<Place, Ops> = BTreeMap::new();
+        for (index, change) in changes.iter().enumerate() {
+            if let Some(target) = change.target {
+                ops.entry(target).or_default().puts.push(index);
+            }
+        }
+        let less = self.make_room(&ops)?;
+        for (place, live) in &self.tables {
+            let elsewhere = |change: &Planned| {
+                change.target != Some(*place) && live.filter.contains(change.hash)
+            };
+            let found = changes
+                .iter()
+                .enumerate()
+                .filter(|(_, change)| elsewhere(change));
+            let removals: Vec<usize> = found.map(|(index, _)| index).collect();
+            if !removals.is_empty() {
+                ops.entry(*place).or_default().removals = removals;
+            }
+        }
+        for change in &changes {
+            if let Some(live) = change.target.and_then(|place| self.tables.get_mut(&place)) {
+                live.filter.insert(change.hash);
+            }
+        }
+        self.shared.publish(&self.tables, less);
+        Ok(Plan { changes, ops })
+    }
+
+    /// Adds the tables that are new, and makes worn filters anew from what is committed. Tells whether
+    /// there were any.
+    fn make_room(&mut self, ops: &BTreeMap<Place, Ops>) -> Result<bool, StoreError> {
+        let mut less = false;
+        for (place, ops) in ops {
+            let more = ops.puts.len() as u64;
+            let Some(live) = self.tables.get_mut(place) else {
+                let filter = Filter::with_capacity(more);
+                self.tables.insert(
+                    *place,
+                    Live {
+                        counts: TableCounts::default(),
+                        filter,
+                    },
+                );
+                continue;
+            };
+            if live.filter.is_worn(live.counts.rows, more) {
+                let capacity = live.counts.rows.saturating_add(more).saturating_mul(2);
+                live.filter = self.shared.read(OPERATION, |transaction, _| {
+                    let mut filter = Filter::with_capacity(capacity);
+                    match transaction.open_table(bytewise(&place.name())) {
+                        Ok(table) => {
+                            for row in table.range::<&[u8]>(..)? {
+                                filter.insert(self.shared.hasher.hash(row?.0.value()));
+                            }
+                        }
+                        // It was to be added by a commit that failed.
+                        Err(redb::TableError::TableDoesNotExist(_)) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    Ok(filter)
+                })?;
+                less = true;
+            }
+        }
+        Ok(less)
+    }
+
+    fn write(
+        &self,
+        plan: &Plan,
+        state: StoreState,
+        policies: &[(Box<str>, Option<Policy>)],
+    ) -> Result<Written, Fault> {
+        let transaction = self.shared.begin_write()?;
+        let mut written = Written {
+            state,
+            counts: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            emptied: Vec::new(),
+            removed: 0,
+        };
+        let mut old_bodies = HashMap::new();
+        for (place, ops) in &plan.ops {
+            let counts = self
+                .tables
+                .get(place)
+                .map_or_else(TableCounts::default, |live| live.counts);
+            let mut writer = TableWriter {
+                place: *place,
+                table: transaction.open_table(bytewise(&place.name()))?,
+                counts,
+                had_bodies: counts.bodies > 0,
+                old_bodies: &mut old_bodies,
+                written: &mut written,
+            };
+            writer.run(plan, ops)?;
+            let counts = writer.counts;
+            written.counts.insert(*place, counts);
+        }
+        let mut moves = body_moves(plan, &old_bodies)?;
+        // Sorted, so that each pair of tables is opened once and written in order.
+        moves.sort_unstable_by(|a, b| (a.from, a.to, &a.key).cmp(&(b.from, b.to, &b.key)));
+        for group in moves.chunk_by(|a, b| (a.from, a.to) == (b.from, b.to)) {
+            move_bodies(&transaction, group, &mut written.counts)?;
+        }
+        write_meta(&transaction, &mut written, policies)?;
+        transaction.commit()?;
+        Ok(written)
+    }
+
+    /// Takes over in memory what is committed now.
+    fn settle(&mut self, written: Written) {
+        self.state = written.state;
+        for (place, counts) in written.counts {
+            if let Some(live) = self.tables.get_mut(&place) {
+                live.counts = counts;
+            }
+        }
+        let mut namespaces = self.shared.namespaces.lock();
+        for ((place, namespace), change) in written.namespaces {
+            let rows = namespaces
+                .entry(namespace)
+                .or_default()
+                .entry(place)
+                .or_insert(0);
+            *rows = rows.saturating_add_signed(change);
+        }
+        namespaces.retain(|_, tables| {
+            tables.retain(|_, rows| *rows > 0);
+            !tables.is_empty()
+        });
+        drop(namespaces);
+        if !written.emptied.is_empty() {
+            self.tables
+                .retain(|place, _| !written.emptied.contains(place));
+            self.shared.publish(&self.tables, true);
+        }
+    }
+}
+
+/// Where the bodies of a record lay that was replaced or removed, by index of the change.
+type OldBodies = HashMap<usize, Vec<(Place, BodyRef)>>;
+
+struct TableWriter<'a, 'txn> {
+    place: Place,
+    table: Table<'txn, &'static [u8], &'static [u8]>,
+    counts: TableCounts,
+    /// Whether replaced records have to be looked at for bodies.
+    had_bodies: bool,
+    old_bodies: &'a mut OldBodies,
+    written: &'a mut Written,
+}
+
+impl TableWriter<'_, '_> {
+    fn run(&mut self, plan: &Plan, ops: &Ops) -> Result<(), Fault> {
+        for (index, change) in pick(plan, &ops.removals) {
+            let key: &[u8] = change.key.joined();
+            let refs = match self.table.remove(key)? {
+                None => continue,
+                Some(old) if self.had_bodies => refs(self.place, key, old.value())?,
+                Some(_) => Vec::new(),
+            };
+            self.remember(index, refs);
+            self.counts.rows = self
+                .counts
+                .rows
+                .checked_sub(1)
+                .ok_or_else(|| damage(&self.place.name(), None, "more records than counted"))?;
+            self.counts.sum = self.counts.sum.wrapping_sub(change.hash);
+            self.count(change.key.namespace(), -1);
+            self.written.removed += u64::from(change.record.is_none());
+        }
+        let mut value = Vec::new();
+        for (index, change) in pick(plan, &ops.puts) {
+            let Some(record) = &change.record else {
+                continue;
+            };
+            let key: &[u8] = change.key.joined();
+            value.clear();
+            encode_record(key, record, &mut value).map_err(unwritable)?;
+            let replaced = match self.table.insert(key, value.as_slice())? {
+                None => None,
+                Some(old) if self.had_bodies => Some(refs(self.place, key, old.value())?),
+                Some(_) => Some(Vec::new()),
+            };
+            if let Some(refs) = replaced {
+                self.remember(index, refs);
+            } else {
+                self.counts.rows += 1;
+                self.counts.sum = self.counts.sum.wrapping_add(change.hash);
+                self.count(change.key.namespace(), 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, index: usize, refs: Vec<BodyRef>) {
+        if !refs.is_empty() {
+            let refs = refs.into_iter().map(|body| (self.place, body));
+            self.old_bodies.entry(index).or_default().extend(refs);
+        }
+    }
+
+    fn count(&mut self, namespace: &str, change: i64) {
+        // Keys come in order, so the entry is nearly always the last one of its table.
+        let namespaces = &mut self.written.namespaces;
+        if let Some(mut last) = namespaces.last_entry()
+            && last.key().0 == self.place
+            && &*last.key().1 == namespace
+        {
+            *last.get_mut() += change;
+            return;
+        }
+        *namespaces
+            .entry((self.place, namespace.into()))
+            .or_insert(0) += change;
+    }
+}
+
+fn pick<'a>(plan: &'a Plan, indices: &'a [usize]) -> impl Iterator<Item = (usize, &'a Planned)> {
+    indices
+        .iter()
+        .filter_map(|index| Some((*index, plan.changes.get(*index)?)))
+}
+
+/// The bodies a stored record refers to.
+fn refs(place: Place, key: &[u8], value: &[u8]) -> Result<Vec<BodyRef>, Fault> {
+    let view = view_record(key, value).map_err(|error| damage(&place.name(), Some(key), error))?;
+    Ok(view.refs().collect())
+}
+
+/// A row of a body table that comes, goes or moves.
+struct BodyMove {
+    from: Option<Place>,
+    to: Option<Place>,
+    key: Vec<u8>,
+    /// Where it comes from nowhere.
+    value: Option<Vec<u8>>,
+}
+
+/// What happens to bodies: those still referred to go where their record goes, the others go, and only
+/// new ones are written.
+fn body_moves(plan: &Plan, old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
+    let mut moves = Vec::new();
+    for (index, change) in plan.changes.iter().enumerate() {
+        let mut wanted = change
+            .record
+            .as_deref()
+            .map(large_contents)
+            .unwrap_or_default();
+        for (place, body) in old.get(&index).into_iter().flatten() {
+            let before = wanted.len();
+            wanted.retain(|(part, large)| (*part, large.lsn) != (body.part, Some(body.lsn)));
+            let to = if wanted.len() < before {
+                change.target
+            } else {
+                None
+            };
+            if to != Some(*place) {
+                let key = body_key(change.key.joined(), body.lsn, body.part);
+                moves.push(BodyMove {
+                    from: Some(*place),
+                    to,
+                    key,
+                    value: None,
+                });
+            }
+        }
+        for (part, large) in wanted {
+            // A record without it was refused when it was written.
+            let lsn = large.lsn.unwrap_or_default();
+            let Some(bytes) = &large.bytes else {
+                let reason = format!("it refers to a body of LSN {} that is not there", lsn.0);
+                let place = change.target.map(Place::name).unwrap_or_default();
+                return Err(damage(&place, Some(change.key.joined()), reason));
+            };
+            let key = body_key(change.key.joined(), lsn, part);
+            let value = Some(encode_body(&key, bytes));
+            moves.push(BodyMove {
+                from: None,
+                to: change.target,
+                key,
+                value,
+            });
+        }
+    }
+    Ok(moves)
+}
+
+/// A record's large bodies, each row once.
+fn large_contents(record: &Record) -> Vec<(Part, &LargeContent)> {
+    let payload = record.payload.iter().map(|body| (Part::Payload, body));
+    let results = [&record.result, &record.earlier_result]
+        .into_iter()
+        .flatten();
+    let mut found: Vec<(Part, &LargeContent)> = Vec::new();
+    for (part, body) in payload.chain(results.map(|kept| (Part::Result, &kept.body))) {
+        if let Content::Large(large) = &body.content
+            && !found.iter().any(|(p, l)| (*p, l.lsn) == (part, large.lsn))
+        {
+            found.push((part, large));
+        }
+    }
+    found
+}
+
+/// Carries out moves that have the same tables.
+fn move_bodies(
+    transaction: &WriteTransaction,
+    moves: &[BodyMove],
+    counts: &mut BTreeMap<Place, TableCounts>,
+) -> Result<(), Fault> {
+    let Some(BodyMove { from, to, .. }) = moves.first() else {
+        return Ok(());
+    };
+    let (from_name, to_name) = (from.map(Place::body_name), to.map(Place::body_name));
+    let open = |name: &Option<String>| match name {
+        Some(name) => transaction.open_table(bytewise(name)).map(Some),
+        None => Ok(None),
+    };
+    let (mut source, mut target) = (open(&from_name)?, open(&to_name)?);
+    for step in moves {
+        let key = step.key.as_slice();
+        let old = match &mut source {
+            Some(table) => {
+                let missing = || {
+                    damage(
+                        from_name.as_deref().unwrap_or_default(),
+                        Some(key),
+                        "missing",
+                    )
+                };
+                Some(table.remove(key)?.ok_or_else(missing)?)
+            }
+            None => None,
+        };
+        let value = match (&step.value, &old) {
+            (Some(value), _) => value,
+            (None, Some(old)) => old.value(),
+            (None, None) => continue,
+        };
+        if let Some(table) = &mut target
+            && table.insert(key, value)?.is_some()
+        {
+            let name = to_name.as_deref().unwrap_or_default();
+            return Err(damage(name, Some(key), "a body that no record refers to"));
+        }
+    }
+    let moved = moves.len() as u64;
+    if let Some(counts) = from.and_then(|place| counts.get_mut(&place)) {
+        counts.bodies = counts.bodies.saturating_sub(moved);
+    }
+    if let Some(counts) = to.and_then(|place| counts.get_mut(&place)) {
+        counts.bodies += moved;
+    }
+    Ok(())
+}
+
+/// Counts, state and policies; drops tables that became empty.
+fn write_meta(
+    transaction: &WriteTransaction,
+    written: &mut Written,
+    policies: &[(Box<str>, Option<Policy>)],
+) -> Result<(), Fault> {
+    let mut meta = transaction.open_table(bytewise(META))?;
+    for (place, counts) in &written.counts {
+        let key = counts_key(*place);
+        if counts.rows == 0 && *place != Place::Open {
+            transaction.delete_table(bytewise(&place.name()))?;
+            transaction.delete_table(bytewise(&place.body_name()))?;
+            meta.remove(key.as_slice())?;
+            written.emptied.push(*place);
+        } else {
+            let value = encode_counts(&key, counts).map_err(unwritable)?;
+            meta.insert(key.as_slice(), value.as_slice())?;
+        }
+    }
+    for (namespace, policy) in policies {
+        let key = policy_key(namespace);
+        match policy {
+            Some(policy) => {
+                let value = encode_policy(&key, policy).map_err(unwritable)?;
+                meta.insert(key.as_slice(), value.as_slice())?;
+            }
+            None => drop(meta.remove(key.as_slice())?),
+        }
+    }
+    let state = encode_state(STATE_KEY, &written.state).map_err(unwritable)?;
+    meta.insert(STATE_KEY, state.as_slice())?;
+    Ok(())
+}

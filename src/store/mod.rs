@@ -1,0 +1,47 @@
+//! Where checkpointed records lie: one redb database, tables by the time records expire.
+//!
+//! The journal makes decisions durable, the store receives the same records later, sorted, in large
+//! transactions. It is synchronous, has no threads of its own and asks no clock. [`Store`] is the one writer;
+//! a [`Reader`] can be cloned to wherever records are looked up.
+//!
+//! * A record is in exactly one table; which one, `layout` says.
+//! * Every value carries a crc32 of key and value, checked at every read; `meta` keeps counts and sums, which
+//!   the scan at every start recomputes. Damage is refused, never answered around.
+//! * A full disk is a state: [`StoreError::Full`], then [`Store::reopen`].
+//!
+//! Deliberately absent: any knowledge of what a record means. Expiry is the caller's question; the sweep only
+//! drops tables in which nothing can be alive.
+
+mod backend;
+mod check;
+mod checkpoint;
+mod codec;
+mod entry;
+mod error;
+mod filter;
+mod layout;
+mod open;
+mod read;
+mod rows;
+mod scan;
+mod shared;
+mod sweep;
+
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use backend::Source;
+pub use check::{Finding, Report, check, check_backend};
+pub use checkpoint::{Checkpoint, Committed};
+pub use codec::{CodecError, Part, decode_entry, encode_entry};
+pub use entry::{Change, Decision, Entry, OUTCOMES, VERBS};
+pub use error::StoreError;
+pub use filter::FilterStats;
+pub use open::{FORMAT, Opened, Options, Store};
+pub use read::{Bodies, Page, Reader, Rows, Scan, Which};
+pub use sweep::Swept;
+
+/// What a simulation implements to stand in for the disk.
+pub use redb::StorageBackend;
