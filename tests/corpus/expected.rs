@@ -46,11 +46,19 @@ impl Expected {
             return Err("the first word expected is the outcome".into());
         }
         let facts = rest.iter().map(Fact::parse).collect::<Result<_, _>>()?;
-        Ok(Expected { outcome: first.text()?.to_owned(), facts })
+        Ok(Expected {
+            outcome: first.text()?.to_owned(),
+            facts,
+        })
     }
 
     /// Compares, and gives names.
-    pub(super) fn check(&self, answer: &Answer, now: Timestamp, names: &mut Names) -> Result<(), String> {
+    pub(super) fn check(
+        &self,
+        answer: &Answer,
+        now: Timestamp,
+        names: &mut Names,
+    ) -> Result<(), String> {
         if answer.outcome != self.outcome {
             return Err(self.outcome.clone());
         }
@@ -87,12 +95,14 @@ impl Fact {
         if text == "null" {
             return Ok(Fact::Missing(path));
         }
-        let begins = |from: &str| from.starts_with("now") || from.starts_with(|c: char| c.is_ascii_digit());
+        let begins =
+            |from: &str| from.starts_with("now") || from.starts_with(|c: char| c.is_ascii_digit());
         if let Some((from, to)) = text.split_once("..").filter(|(from, _)| begins(from)) {
             return match (Offset::parse(from)?, Offset::parse(to)?) {
                 (Some(from), Some(to)) => Ok(Fact::Between(path, from, to)),
                 _ => {
-                    let number = |text: &str| text.parse().map_err(|_| format!("not a number: {text}"));
+                    let number =
+                        |text: &str| text.parse().map_err(|_| format!("not a number: {text}"));
                     Ok(Fact::Within(path, number(from)?, number(to)?))
                 }
             };
@@ -134,7 +144,9 @@ impl Fact {
     /// With everything in it that the script leaves to be computed.
     fn describe(&self, now: Timestamp, names: &Names) -> String {
         let known = |name: &str| {
-            names.get(name).map_or("not given yet".to_owned(), |value| value.escape_ascii().to_string())
+            names.get(name).map_or("not given yet".to_owned(), |value| {
+                value.escape_ascii().to_string()
+            })
         };
         match self {
             Fact::Missing(path) => format!("-{path}"),
@@ -151,7 +163,9 @@ impl Fact {
 impl Offset {
     /// `now`, `now+10s`, `now-10s`; `None` where it does not begin so.
     fn parse(text: &str) -> Result<Option<Offset>, String> {
-        let Some(rest) = text.strip_prefix("now") else { return Ok(None) };
+        let Some(rest) = text.strip_prefix("now") else {
+            return Ok(None);
+        };
         let span = |text: &str| {
             let span = Span::parse(text).map_err(|error| format!("{text}: {error}"))?;
             i64::try_from(span.as_millis()).map_err(|_| format!("too long: {text}"))

@@ -19,25 +19,51 @@ use script::Script;
 
 /// Everything that answers.
 const DRIVERS: &[Kind] = &[
-    Kind { name: "model", create: || Box::new(model::Model::new()) },
-    Kind { name: "swept", create: || Box::new(model::Model::swept()) },
-    Kind { name: "engine", create: || Box::new(engine::Direct::new()) },
-    Kind { name: "restart", create: || Box::new(engine::Direct::restarting()) },
-    Kind { name: "http", create: || Box::new(http::Http::new()) },
-    Kind { name: "resp2", create: || Box::new(resp::Resp::new(2)) },
-    Kind { name: "resp3", create: || Box::new(resp::Resp::new(3)) },
+    Kind {
+        name: "model",
+        create: || Box::new(model::Model::new()),
+    },
+    Kind {
+        name: "swept",
+        create: || Box::new(model::Model::swept()),
+    },
+    Kind {
+        name: "engine",
+        create: || Box::new(engine::Direct::new()),
+    },
+    Kind {
+        name: "restart",
+        create: || Box::new(engine::Direct::restarting()),
+    },
+    Kind {
+        name: "http",
+        create: || Box::new(http::Http::new()),
+    },
+    Kind {
+        name: "resp2",
+        create: || Box::new(resp::Resp::new(2)),
+    },
+    Kind {
+        name: "resp3",
+        create: || Box::new(resp::Resp::new(3)),
+    },
 ];
 
 fn scripts() -> Vec<Script> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let names: Vec<&str> = DRIVERS.iter().map(|kind| kind.name).collect();
-    let mut files: Vec<_> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "txt"));
     files.sort();
     assert!(!files.is_empty(), "no scripts in {}", folder.display());
     let parse = |path: &std::path::PathBuf| {
-        let name = format!("tests/scripts/{}", path.file_name().unwrap().to_string_lossy());
+        let name = format!(
+            "tests/scripts/{}",
+            path.file_name().unwrap().to_string_lossy()
+        );
         let text = std::fs::read_to_string(path).unwrap();
         Script::parse(&name, &text, &names).unwrap_or_else(|problem| panic!("{problem}"))
     };
@@ -57,7 +83,12 @@ fn hold_on(name: &str) {
     );
     assert!(count.ran > 0, "no script ran on {name}");
     let reports: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    assert!(reports.is_empty(), "{} cases failed\n\n{}", reports.len(), reports.join("\n\n"));
+    assert!(
+        reports.is_empty(),
+        "{} cases failed\n\n{}",
+        reports.len(),
+        reports.join("\n\n")
+    );
 }
 
 /// A test for each driver, so that they run side by side.
