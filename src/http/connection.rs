@@ -7,9 +7,9 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
@@ -27,8 +27,9 @@ mod watched;
 
 /// Hyper's read buffer: the largest piece in which a body arrives.
 const READ_BUFFER: usize = 64 * 1024;
-/// How much is read away after a refusal, so that the client sees the answer and not a reset.
-const LINGER: usize = 256 * 1024;
+/// How much is read away after a refusal, so that a client that sends all it has before it looks for an answer
+/// sees that and not a reset.
+const LINGER: usize = 16 * 1024 * 1024;
 /// How long that may take.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
@@ -43,10 +44,14 @@ where
 {
     let link = Arc::new(Link::default());
     let stream = Watched::new(stream, link.clone(), &face.options);
-    let service = service_fn(|request: Request<_>| {
+    let service = service_fn(|request: Request<Incoming>| {
         let (face, link) = (&*face, &*link);
+        link.set(if request.body().is_end_stream() {
+            Stage::Deciding
+        } else {
+            Stage::Reading
+        });
         async move {
-            link.set(Stage::Reading);
             let response = respond(face, Rights::LOCAL, request, link).await;
             link.set(Stage::Answered);
             Ok::<_, Infallible>(response)
@@ -60,15 +65,11 @@ where
         let mut stop = pin!(stopped(&mut shutdown));
         let mut stopping = false;
         poll_fn(|cx| {
-            if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
-                return Poll::Ready(ended);
-            }
             if !stopping && stop.as_mut().poll(cx).is_ready() {
                 stopping = true;
                 Pin::new(&mut connection).graceful_shutdown();
-                return Pin::new(&mut connection).poll(cx);
             }
-            Poll::Pending
+            Pin::new(&mut connection).poll(cx)
         })
         .await
     };
@@ -141,7 +142,7 @@ where
     }
     // Closing with unread bytes would reset the connection, and the answer with it.
     let drained = async {
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; 16 * 1024];
         let mut left = LINGER;
         while let Ok(size @ 1..) = stream.read(&mut buffer).await {
             left = left.checked_sub(size)?;

@@ -171,6 +171,8 @@ mod tests {
     use super::*;
     use hyper::Request;
 
+    type Headers = [(&'static str, &'static str)];
+
     fn check(uri: &str, headers: &[(&str, &str)]) -> Result<(), Stopped> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_missing_or_doubled_host_is_foreign_and_forwarding_headers_widen_nothing() {
-        let table: &[(&[(&str, &str)], Result<(), Stopped>)] = &[
+        let table: &[(&Headers, Result<(), Stopped>)] = &[
             (&[], Err(Stopped::Host)),
             (
                 &[("host", "localhost"), ("host", "localhost")],
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_page_of_another_origin_or_site_is_stopped() {
-        let table: &[(&[(&str, &str)], Result<(), Stopped>)] = &[
+        let table: &[(&Headers, Result<(), Stopped>)] = &[
             (&[("origin", "http://localhost:6623")], Ok(())),
             (&[("origin", "http://LOCALHOST:6623")], Ok(())),
             (&[("origin", "https://onced.example")], Ok(())),

@@ -1,13 +1,16 @@
 //! What the two ends of a connection's code tell each other: the requests above hyper, and the stream below.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
 
 /// How far the request in hand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// There is none.
     Idle,
-    /// Its head is there, its body may still come.
+    /// Its head is there, its body still comes.
     Reading,
     /// All of it is there; the answer comes whatever the client does.
     Deciding,
@@ -33,11 +36,23 @@ impl Stage {
 pub(super) struct Link {
     stage: AtomicU8,
     unread: AtomicBool,
+    /// Who waits for the end of the input that is kept back.
+    parked: Mutex<Option<Waker>>,
 }
 
 impl Link {
     pub(super) fn set(&self, stage: Stage) {
         self.stage.store(stage as u8, Ordering::Relaxed);
+        if matches!(stage, Stage::Idle | Stage::Waiting)
+            && let Some(waker) = self.parked.lock().take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Wakes the reader when the end of the input may be seen.
+    pub(super) fn park(&self, waker: &Waker) {
+        *self.parked.lock() = Some(waker.clone());
     }
 
     pub(super) fn stage(&self) -> Stage {

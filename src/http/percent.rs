@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn a_text_is_decoded_exactly_once() {
-        let table: &[(&str, Plus, Result<&[u8], BadEscape>)] = &[
+        type Decoded = Result<&'static [u8], BadEscape>;
+        let table: &[(&str, Plus, Decoded)] = &[
             ("", Plus::Plus, Ok(b"")),
             ("plain", Plus::Plus, Ok(b"plain")),
             ("a%2Fb", Plus::Plus, Ok(b"a/b")),

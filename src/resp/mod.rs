@@ -12,6 +12,7 @@ mod commands;
 mod face;
 mod frame;
 mod glob;
+mod inline;
 mod render;
 mod reply;
 mod session;

@@ -302,3 +302,80 @@ fn absent(field: &Field) -> bool {
 fn shown(fields: &Fields) -> impl Iterator<Item = &(&'static str, Field)> {
     fields.iter().filter(|(_, field)| !absent(field))
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::model::body::LargeContent;
+    use crate::resp::reply::Protocol;
+
+    fn written(answer: &Answer, decisions: &[Decision]) -> String {
+        let mut out = BytesMut::new();
+        answer.write(
+            decisions,
+            "set",
+            &mut Writer::new(&mut out, Protocol::Resp2),
+        );
+        out.escape_ascii().to_string()
+    }
+
+    fn outcome(verdict: Verdict) -> Outcome {
+        Outcome {
+            verdict,
+            record: None,
+            removed: false,
+            now: Now::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_not_decided_is_an_error_with_a_word_clients_know() {
+        for (error, word) in [
+            (Unavailable::Full, "-MISCONF the disk"),
+            (Unavailable::Overloaded, "-TRYAGAIN the disk"),
+            (Unavailable::TooLarge, "-ERR more than"),
+            (Unavailable::Stopping, "-LOADING the server"),
+        ] {
+            for answer in [Answer::Value, Answer::Stored(2), Answer::Deleted(2)] {
+                let fine = outcome(Verdict::String(StringReply::Deleted(true)));
+                let text = written(&answer, &[Ok(fine), Err(error)]);
+                assert!(text.starts_with(word), "{text}");
+            }
+        }
+        let text = written(&Answer::Written, &[Ok(outcome(Verdict::OutOfTokens))]);
+        assert!(text.starts_with("-MISCONF every token"), "{text}");
+        assert!(written(&Answer::Value, &[]).starts_with("-ERR "));
+    }
+
+    #[test]
+    fn a_body_that_is_not_at_hand_is_told_and_not_made_up() {
+        let content = Content::Large(LargeContent {
+            size: 5000,
+            digest: [0; 32],
+            lsn: None,
+            bytes: None,
+        });
+        let mut out = BytesMut::new();
+        let mut reply = Writer::new(&mut out, Protocol::Resp2);
+        bytes(&content, &mut reply);
+        let content_type = "text/plain".into();
+        body(
+            &Body {
+                content_type,
+                content,
+            },
+            None,
+            &mut reply,
+        );
+        let text = out.escape_ascii().to_string();
+        assert!(
+            text.starts_with("-ERR the bytes of this value were not read"),
+            "{text}"
+        );
+        assert!(text.ends_with(
+            r"*4\r\n$12\r\ncontent_type\r\n$10\r\ntext/plain\r\n$4\r\nsize\r\n:5000\r\n"
+        ));
+    }
+}

@@ -142,7 +142,11 @@ struct Overlay {
 impl Peek {
     pub(super) fn new(inner: Box<dyn StorageBackend>) -> io::Result<Peek> {
         let len = inner.len()?;
-        let over = RwLock::new(Overlay { len, below: len, blocks: HashMap::new() });
+        let over = RwLock::new(Overlay {
+            len,
+            below: len,
+            blocks: HashMap::new(),
+        });
         Ok(Peek { inner, over })
     }
 
@@ -171,7 +175,10 @@ fn blocks(offset: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range
 }
 
 fn out_of_range() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "a range beyond the end of the storage")
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "a range beyond the end of the storage",
+    )
 }
 
 impl StorageBackend for Peek {
@@ -181,11 +188,14 @@ impl StorageBackend for Peek {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let over = self.over.read();
-        let end = offset.checked_add(out.len() as u64).ok_or_else(out_of_range)?;
+        let end = offset
+            .checked_add(out.len() as u64)
+            .ok_or_else(out_of_range)?;
         if end > over.len {
             return Err(out_of_range());
         }
-        let untouched = blocks(offset, out.len()).all(|(block, _)| !over.blocks.contains_key(&block));
+        let untouched =
+            blocks(offset, out.len()).all(|(block, _)| !over.blocks.contains_key(&block));
         if untouched && end <= over.below {
             return self.inner.read(offset, out);
         }
@@ -212,7 +222,11 @@ impl StorageBackend for Peek {
             over.blocks.retain(|block, _| block * BLOCK < len);
             // What is cut off reads as zeros if the storage grows again.
             let (last, keep) = (len / BLOCK, (len % BLOCK) as usize);
-            if let Some(cut) = over.blocks.get_mut(&last).and_then(|bytes| bytes.get_mut(keep..)) {
+            if let Some(cut) = over
+                .blocks
+                .get_mut(&last)
+                .and_then(|bytes| bytes.get_mut(keep..))
+            {
                 cut.fill(0);
             }
             over.below = over.below.min(len);
@@ -227,7 +241,9 @@ impl StorageBackend for Peek {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut over = self.over.write();
-        let end = offset.checked_add(data.len() as u64).ok_or_else(out_of_range)?;
+        let end = offset
+            .checked_add(data.len() as u64)
+            .ok_or_else(out_of_range)?;
         if end > over.len {
             return Err(out_of_range());
         }
@@ -238,7 +254,10 @@ impl StorageBackend for Peek {
                 let below = self.block_below(&over, block)?;
                 over.blocks.insert(block, below);
             }
-            let target = over.blocks.get_mut(&block).and_then(|bytes| bytes.get_mut(range));
+            let target = over
+                .blocks
+                .get_mut(&block)
+                .and_then(|bytes| bytes.get_mut(range));
             target.ok_or_else(out_of_range)?.copy_from_slice(now);
             rest = later;
         }

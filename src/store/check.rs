@@ -1,16 +1,12 @@
 //! The full check of a store that nobody has open: everything that can be derived is compared with its
 //! derivation. Nothing is written.
 
-use redb::{
-    Database, ReadTransaction, ReadableDatabase, ReadableTable, TableError, TableHandle,
-};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableError, TableHandle};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::backend::{self, Source};
-use super::codec::{
-    RecordView, TableCounts, body_key, decode_body, split_body_key, view_record,
-};
+use super::codec::{RecordView, TableCounts, body_key, decode_body, split_body_key, view_record};
 use super::error::StoreError;
 use super::filter::{Filter, KeyHasher};
 use super::layout::{META, Place};
@@ -84,7 +80,10 @@ pub fn check_backend(source: &Source, options: Options) -> Result<Report, StoreE
 fn check_source(source: &Source, path: &Path, options: Options) -> Result<Report, StoreError> {
     const OPERATION: &str = "check the store";
     let (database, failure) = peek(source, path, options.cache, OPERATION)?;
-    let mut report = Report { path: path.to_owned(), ..Report::default() };
+    let mut report = Report {
+        path: path.to_owned(),
+        ..Report::default()
+    };
     check_database(&database, &mut report)
         .map_err(|fault| explain(OPERATION, path, &failure, fault))?;
     Ok(report)
@@ -94,8 +93,13 @@ fn check_database(database: &Database, report: &mut Report) -> Result<(), Fault>
     let (state, _) = kept(report, read_meta(database))?.unzip();
     let Some(state) = state else { return Ok(()) };
     let transaction = database.begin_read()?;
-    let Some(tables) = kept(report, list_tables(&transaction))? else { return Ok(()) };
-    let checker = Checker { transaction: &transaction, hasher: KeyHasher::new(&state.store_id) };
+    let Some(tables) = kept(report, list_tables(&transaction))? else {
+        return Ok(());
+    };
+    let checker = Checker {
+        transaction: &transaction,
+        hasher: KeyHasher::new(&state.store_id),
+    };
     let mut filters = BTreeMap::new();
     for (place, expected) in &tables {
         filters.insert(*place, checker.table(*place, *expected, report)?);
@@ -192,7 +196,11 @@ impl Checker<'_> {
         for body in view.refs() {
             let row = body_key(key, body.lsn, body.part);
             let name = place.body_name();
-            match bodies.map(|bodies| bodies.get(row.as_slice())).transpose()?.flatten() {
+            match bodies
+                .map(|bodies| bodies.get(row.as_slice()))
+                .transpose()?
+                .flatten()
+            {
                 None => report.find(&name, Some(&row), "a body is missing"),
                 Some(value) => {
                     if let Err(error) = decode_body(&row, value.value(), &body) {
@@ -215,7 +223,9 @@ impl Checker<'_> {
         filters: &BTreeMap<Place, Filter>,
         report: &mut Report,
     ) -> Result<(), Fault> {
-        let Some(table) = self.open(&place.name())? else { return Ok(()) };
+        let Some(table) = self.open(&place.name())? else {
+            return Ok(());
+        };
         let mut others = Vec::new();
         for (other, filter) in filters.iter().filter(|(other, _)| **other > place) {
             others.extend(self.open(&other.name())?.map(|table| (filter, table)));
@@ -225,7 +235,11 @@ impl Checker<'_> {
             let (key, _) = row?;
             let hash = self.hasher.hash(key.value());
             if own.is_none_or(|filter| !filter.contains(hash)) {
-                report.find(table.name(), Some(key.value()), "the filter does not cover it");
+                report.find(
+                    table.name(),
+                    Some(key.value()),
+                    "the filter does not cover it",
+                );
             }
             for (_, other) in others.iter().filter(|(filter, _)| filter.contains(hash)) {
                 if other.get(key.value())?.is_some() {
@@ -259,7 +273,11 @@ fn unreferred(
             }),
         };
         if !referred {
-            report.find(&place.body_name(), Some(row), "no record refers to this body");
+            report.find(
+                &place.body_name(),
+                Some(row),
+                "no record refers to this body",
+            );
         }
     }
     Ok(count)

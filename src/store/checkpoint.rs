@@ -92,7 +92,13 @@ impl Store {
     /// changes. [`StoreError::Invalid`]: nothing was committed. Anything else is final.
     pub fn checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Committed, StoreError> {
         self.validate(&checkpoint)?;
-        let Checkpoint { lsn, next_token, mark, policies, changes } = checkpoint;
+        let Checkpoint {
+            lsn,
+            next_token,
+            mark,
+            policies,
+            changes,
+        } = checkpoint;
         let state = StoreState {
             store_id: self.state.store_id,
             commits: self.state.commits + 1,
@@ -108,7 +114,11 @@ impl Store {
         self.settle(written);
         Ok(Committed {
             lsn,
-            written: plan.changes.iter().filter(|change| change.record.is_some()).count() as u64,
+            written: plan
+                .changes
+                .iter()
+                .filter(|change| change.record.is_some())
+                .count() as u64,
             removed,
             records: self.tables.values().map(|live| live.counts.rows).sum(),
             tables: self.tables.len(),
@@ -117,14 +127,20 @@ impl Store {
 
     fn validate(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         let reason = if checkpoint.lsn < self.state.checkpoint {
-            format!("LSN {} comes after {}", checkpoint.lsn.0, self.state.checkpoint.0)
+            format!(
+                "LSN {} comes after {}",
+                checkpoint.lsn.0, self.state.checkpoint.0
+            )
         } else if checkpoint.next_token < self.state.next_token {
             let (next, last) = (checkpoint.next_token, self.state.next_token);
             format!("next token {next} comes after {last}")
         } else {
             return Ok(());
         };
-        Err(StoreError::Invalid { operation: OPERATION, reason: reason.into() })
+        Err(StoreError::Invalid {
+            operation: OPERATION,
+            reason: reason.into(),
+        })
     }
 
     /// Chooses tables, and makes the filters cover what will be committed.
@@ -133,16 +149,27 @@ impl Store {
         changes.sort_unstable_by(|(a, _), (b, _)| a.joined().cmp(b.joined()));
         if let Some([(key, _), _]) = changes.array_windows().find(|[(a, _), (b, _)]| a == b) {
             let reason = format!("{key:?} comes twice").into();
-            return Err(StoreError::Invalid { operation: OPERATION, reason });
+            return Err(StoreError::Invalid {
+                operation: OPERATION,
+                reason,
+            });
         }
-        let rows = self.tables.iter().map(|(place, live)| (*place, live.counts.rows));
+        let rows = self
+            .tables
+            .iter()
+            .map(|(place, live)| (*place, live.counts.rows));
         let mut chooser = Chooser::new(self.bounds, rows);
         let changes: Vec<Planned> = changes
             .into_iter()
             .map(|(key, record)| {
                 let hash = self.shared.hasher.hash(key.joined());
                 let target = record.as_ref().map(|record| chooser.choose(record));
-                Planned { key, hash, record, target }
+                Planned {
+                    key,
+                    hash,
+                    record,
+                    target,
+                }
             })
             .collect();
         let mut ops: BTreeMap<Place, Ops> = BTreeMap::new();
@@ -156,7 +183,10 @@ impl Store {
             let elsewhere = |change: &Planned| {
                 change.target != Some(*place) && live.filter.contains(change.hash)
             };
-            let found = changes.iter().enumerate().filter(|(_, change)| elsewhere(change));
+            let found = changes
+                .iter()
+                .enumerate()
+                .filter(|(_, change)| elsewhere(change));
             let removals: Vec<usize> = found.map(|(index, _)| index).collect();
             if !removals.is_empty() {
                 ops.entry(*place).or_default().removals = removals;
@@ -179,7 +209,13 @@ impl Store {
             let more = ops.puts.len() as u64;
             let Some(live) = self.tables.get_mut(place) else {
                 let filter = Filter::with_capacity(more);
-                self.tables.insert(*place, Live { counts: TableCounts::default(), filter });
+                self.tables.insert(
+                    *place,
+                    Live {
+                        counts: TableCounts::default(),
+                        filter,
+                    },
+                );
                 continue;
             };
             if live.filter.is_worn(live.counts.rows, more) {
@@ -220,7 +256,10 @@ impl Store {
         };
         let mut old_bodies = HashMap::new();
         for (place, ops) in &plan.ops {
-            let counts = self.tables.get(place).map_or_else(TableCounts::default, |live| live.counts);
+            let counts = self
+                .tables
+                .get(place)
+                .map_or_else(TableCounts::default, |live| live.counts);
             let mut writer = TableWriter {
                 place: *place,
                 table: transaction.open_table(bytewise(&place.name()))?,
@@ -254,7 +293,11 @@ impl Store {
         }
         let mut namespaces = self.shared.namespaces.lock();
         for ((place, namespace), change) in written.namespaces {
-            let rows = namespaces.entry(namespace).or_default().entry(place).or_insert(0);
+            let rows = namespaces
+                .entry(namespace)
+                .or_default()
+                .entry(place)
+                .or_insert(0);
             *rows = rows.saturating_add_signed(change);
         }
         namespaces.retain(|_, tables| {
@@ -263,7 +306,8 @@ impl Store {
         });
         drop(namespaces);
         if !written.emptied.is_empty() {
-            self.tables.retain(|place, _| !written.emptied.contains(place));
+            self.tables
+                .retain(|place, _| !written.emptied.contains(place));
             self.shared.publish(&self.tables, true);
         }
     }
@@ -303,7 +347,9 @@ impl TableWriter<'_, '_> {
         }
         let mut value = Vec::new();
         for (index, change) in pick(plan, &ops.puts) {
-            let Some(record) = &change.record else { continue };
+            let Some(record) = &change.record else {
+                continue;
+            };
             let key: &[u8] = change.key.joined();
             value.clear();
             encode_record(key, record, &mut value).map_err(unwritable)?;
@@ -340,12 +386,16 @@ impl TableWriter<'_, '_> {
             *last.get_mut() += change;
             return;
         }
-        *namespaces.entry((self.place, namespace.into())).or_insert(0) += change;
+        *namespaces
+            .entry((self.place, namespace.into()))
+            .or_insert(0) += change;
     }
 }
 
 fn pick<'a>(plan: &'a Plan, indices: &'a [usize]) -> impl Iterator<Item = (usize, &'a Planned)> {
-    indices.iter().filter_map(|index| Some((*index, plan.changes.get(*index)?)))
+    indices
+        .iter()
+        .filter_map(|index| Some((*index, plan.changes.get(*index)?)))
 }
 
 /// The bodies a stored record refers to.
@@ -368,14 +418,27 @@ struct BodyMove {
 fn body_moves(plan: &Plan, old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
     let mut moves = Vec::new();
     for (index, change) in plan.changes.iter().enumerate() {
-        let mut wanted = change.record.as_deref().map(large_contents).unwrap_or_default();
+        let mut wanted = change
+            .record
+            .as_deref()
+            .map(large_contents)
+            .unwrap_or_default();
         for (place, body) in old.get(&index).into_iter().flatten() {
             let before = wanted.len();
             wanted.retain(|(part, large)| (*part, large.lsn) != (body.part, Some(body.lsn)));
-            let to = if wanted.len() < before { change.target } else { None };
+            let to = if wanted.len() < before {
+                change.target
+            } else {
+                None
+            };
             if to != Some(*place) {
                 let key = body_key(change.key.joined(), body.lsn, body.part);
-                moves.push(BodyMove { from: Some(*place), to, key, value: None });
+                moves.push(BodyMove {
+                    from: Some(*place),
+                    to,
+                    key,
+                    value: None,
+                });
             }
         }
         for (part, large) in wanted {
@@ -388,7 +451,12 @@ fn body_moves(plan: &Plan, old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
             };
             let key = body_key(change.key.joined(), lsn, part);
             let value = Some(encode_body(&key, bytes));
-            moves.push(BodyMove { from: None, to: change.target, key, value });
+            moves.push(BodyMove {
+                from: None,
+                to: change.target,
+                key,
+                value,
+            });
         }
     }
     Ok(moves)
@@ -397,7 +465,9 @@ fn body_moves(plan: &Plan, old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
 /// A record's large bodies, each row once.
 fn large_contents(record: &Record) -> Vec<(Part, &LargeContent)> {
     let payload = record.payload.iter().map(|body| (Part::Payload, body));
-    let results = [&record.result, &record.earlier_result].into_iter().flatten();
+    let results = [&record.result, &record.earlier_result]
+        .into_iter()
+        .flatten();
     let mut found: Vec<(Part, &LargeContent)> = Vec::new();
     for (part, body) in payload.chain(results.map(|kept| (Part::Result, &kept.body))) {
         if let Content::Large(large) = &body.content
@@ -415,7 +485,9 @@ fn move_bodies(
     moves: &[BodyMove],
     counts: &mut BTreeMap<Place, TableCounts>,
 ) -> Result<(), Fault> {
-    let Some(BodyMove { from, to, .. }) = moves.first() else { return Ok(()) };
+    let Some(BodyMove { from, to, .. }) = moves.first() else {
+        return Ok(());
+    };
     let (from_name, to_name) = (from.map(Place::body_name), to.map(Place::body_name));
     let open = |name: &Option<String>| match name {
         Some(name) => transaction.open_table(bytewise(name)).map(Some),
@@ -426,7 +498,13 @@ fn move_bodies(
         let key = step.key.as_slice();
         let old = match &mut source {
             Some(table) => {
-                let missing = || damage(from_name.as_deref().unwrap_or_default(), Some(key), "missing");
+                let missing = || {
+                    damage(
+                        from_name.as_deref().unwrap_or_default(),
+                        Some(key),
+                        "missing",
+                    )
+                };
                 Some(table.remove(key)?.ok_or_else(missing)?)
             }
             None => None,

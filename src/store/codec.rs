@@ -43,7 +43,9 @@ impl fmt::Display for CodecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CodecError::Short => f.write_str("too short"),
-            CodecError::Version(version) => write!(f, "of version {version}, which is unknown here"),
+            CodecError::Version(version) => {
+                write!(f, "of version {version}, which is unknown here")
+            }
             CodecError::Checksum => f.write_str("the checksum differs"),
             CodecError::Malformed => f.write_str("not in the form it was written in"),
             CodecError::Rule(rule) => write!(f, "impossible: {rule}"),
@@ -87,8 +89,13 @@ pub(super) fn encode_record(key: &[u8], record: &Record, into: &mut Vec<u8>) -> 
 pub(super) fn view_record<'a>(key: &[u8], value: &'a [u8]) -> Decoded<RecordView<'a>> {
     let row: RecordRow<'a> = unseal(key, value)?;
     row.check()?;
-    if row.bodies().any(|(_, body)| matches!(body.content, ContentRow::New { .. })) {
-        return Err(CodecError::Rule("the bytes of a large body inside a record"));
+    if row
+        .bodies()
+        .any(|(_, body)| matches!(body.content, ContentRow::New { .. }))
+    {
+        return Err(CodecError::Rule(
+            "the bytes of a large body inside a record",
+        ));
     }
     Ok(RecordView(row))
 }
@@ -113,12 +120,17 @@ impl RecordView<'_> {
 
     /// The bodies it refers to.
     pub(super) fn refs(&self) -> impl Iterator<Item = BodyRef> + '_ {
-        self.0.bodies().filter_map(|(part, body)| match body.content {
-            ContentRow::Large { size, digest, lsn } => {
-                Some(BodyRef { part, lsn: Lsn(lsn), size, digest })
-            }
-            _ => None,
-        })
+        self.0
+            .bodies()
+            .filter_map(|(part, body)| match body.content {
+                ContentRow::Large { size, digest, lsn } => Some(BodyRef {
+                    part,
+                    lsn: Lsn(lsn),
+                    size,
+                    digest,
+                }),
+                _ => None,
+            })
     }
 }
 
@@ -230,7 +242,9 @@ impl Encode for Facts<'_> {
 }
 
 impl<'a, 'de: 'a, C> BorrowDecode<'de, C> for Facts<'a> {
-    fn borrow_decode<D: BorrowDecoder<'de, Context = C>>(decoder: &mut D) -> Result<Self, DecodeError> {
+    fn borrow_decode<D: BorrowDecoder<'de, Context = C>>(
+        decoder: &mut D,
+    ) -> Result<Self, DecodeError> {
         let len = usize::from(u8::borrow_decode(decoder)?);
         let mut facts = [FactRow::default(); HISTORY];
         facts
@@ -282,7 +296,9 @@ pub(super) fn encode_body(key: &[u8], bytes: &[u8]) -> Vec<u8> {
 pub(super) fn decode_body<'a>(key: &[u8], value: &'a [u8], body: &BodyRef) -> Decoded<&'a [u8]> {
     let bytes = checked(key, value)?;
     if bytes.len() != body.size as usize || sha256(bytes) != body.digest {
-        return Err(CodecError::Rule("a body that is not the one its record refers to"));
+        return Err(CodecError::Rule(
+            "a body that is not the one its record refers to",
+        ));
     }
     Ok(bytes)
 }

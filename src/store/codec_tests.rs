@@ -27,7 +27,11 @@ fn decoded(key: &[u8], value: &[u8]) -> Result<Record, CodecError> {
 
 /// A record with every field set, a large payload and an inline result.
 fn full_record() -> Record {
-    let mut record = done(42, Timestamp::from_millis(1_767_323_045_678), 1_767_409_445_678);
+    let mut record = done(
+        42,
+        Timestamp::from_millis(1_767_323_045_678),
+        1_767_409_445_678,
+    );
     record.once = true;
     record.fingerprint = Some(crate::model::record::Fingerprint::Given("body-1".into()));
     record.claim_id = Some("attempt-7".into());
@@ -35,7 +39,10 @@ fn full_record() -> Record {
     record.effect_announced = true;
     record.last_error = Some("lease ended".into());
     record.payload = Some(body(&[b'x'; 5000], Some(Lsn(300))));
-    record.earlier_result = Some(KeptResult { body: body(b"", None), status: None });
+    record.earlier_result = Some(KeptResult {
+        body: body(b"", None),
+        status: None,
+    });
     without_bytes(&record)
 }
 
@@ -56,7 +63,9 @@ fn decision() -> Decision {
 
 /// LargeContent compares by digest alone; this also looks at where the bytes are.
 fn places(record: &Record) -> Vec<(Option<Lsn>, Option<usize>)> {
-    let results = [&record.result, &record.earlier_result].into_iter().flatten();
+    let results = [&record.result, &record.earlier_result]
+        .into_iter()
+        .flatten();
     let bodies = record.payload.iter().chain(results.map(|kept| &kept.body));
     bodies
         .filter_map(|body| match &body.content {
@@ -83,13 +92,27 @@ fn golden_record() {
 fn golden_body_row() {
     let row = body_key(b"orders\0evt_1", Lsn(300), Part::Result);
     assert_eq!(hex(&row), "6f7264657273006576745f31000000000000012c01");
-    assert_eq!(split_body_key(&row), Some((&b"orders\0evt_1"[..], Lsn(300), Part::Result)));
+    assert_eq!(
+        split_body_key(&row),
+        Some((&b"orders\0evt_1"[..], Lsn(300), Part::Result))
+    );
     let value = encode_body(&row, b"body");
     assert_eq!(hex(&value), GOLDEN_BODY);
-    let body = BodyRef { part: Part::Result, lsn: Lsn(300), size: 4, digest: sha256(b"body") };
+    let body = BodyRef {
+        part: Part::Result,
+        lsn: Lsn(300),
+        size: 4,
+        digest: sha256(b"body"),
+    };
     assert_eq!(decode_body(&row, &value, &body), Ok(&b"body"[..]));
-    let other = BodyRef { digest: sha256(b"other"), ..body };
-    assert!(matches!(decode_body(&row, &value, &other), Err(CodecError::Rule(_))));
+    let other = BodyRef {
+        digest: sha256(b"other"),
+        ..body
+    };
+    assert!(matches!(
+        decode_body(&row, &value, &other),
+        Err(CodecError::Rule(_))
+    ));
 }
 
 #[test]
@@ -104,7 +127,11 @@ fn golden_entries() {
         Change::Policy("ns".into(), None),
     ];
     for (change, golden) in changes.into_iter().zip(GOLDEN_ENTRIES) {
-        let entry = Entry { lsn: Lsn(301), change, decision: decision() };
+        let entry = Entry {
+            lsn: Lsn(301),
+            change,
+            decision: decision(),
+        };
         let mut bytes = Vec::new();
         encode_entry(&entry, &mut bytes).unwrap();
         assert_eq!(hex(&bytes), golden);
@@ -114,7 +141,10 @@ fn golden_entries() {
 
 #[test]
 fn golden_meta_rows() {
-    let policy = Policy { retention: Retention::Forever, ..Policy::default() };
+    let policy = Policy {
+        retention: Retention::Forever,
+        ..Policy::default()
+    };
     let value = encode_policy(b"policy/ns", &policy).unwrap();
     assert_eq!(hex(&value), GOLDEN_POLICY);
     assert_eq!(decode_policy(b"policy/ns", &value), Ok(policy));
@@ -128,7 +158,11 @@ fn golden_meta_rows() {
     let value = encode_state(b"state", &state).unwrap();
     assert_eq!(hex(&value), GOLDEN_STATE);
     assert_eq!(decode_state(b"state", &value), Ok(state));
-    let counts = TableCounts { rows: 1, sum: u64::MAX, bodies: 2 };
+    let counts = TableCounts {
+        rows: 1,
+        sum: u64::MAX,
+        bodies: 2,
+    };
     let value = encode_counts(b"table/open", &counts).unwrap();
     assert_eq!(hex(&value), GOLDEN_COUNTS);
     assert_eq!(decode_counts(b"table/open", &value), Ok(counts));
@@ -166,9 +200,15 @@ fn entries_come_back_as_they_were_with_the_bytes_that_are_new() {
         encode_entry(&entry, &mut encoded).unwrap();
         let back = decode_entry(&encoded).unwrap();
         assert_eq!(back, entry);
-        let Change::Put(_, record) = back.change else { panic!("another change") };
+        let Change::Put(_, record) = back.change else {
+            panic!("another change")
+        };
         assert_eq!(places(&record)[0], (Some(lsn), Some(bytes.len())));
-        assert!(places(&record)[1..].iter().all(|(lsn, bytes)| lsn.is_some() && bytes.is_none()));
+        assert!(
+            places(&record)[1..]
+                .iter()
+                .all(|(lsn, bytes)| lsn.is_some() && bytes.is_none())
+        );
     }
 }
 
@@ -176,8 +216,11 @@ fn entries_come_back_as_they_were_with_the_bytes_that_are_new() {
 fn a_body_that_lies_in_the_store_is_only_referred_to() {
     let mut record = pending(1);
     record.payload = Some(body(&[7; 100_000], Some(Lsn(5))));
-    let entry =
-        |lsn| Entry { lsn, change: Change::Put(key("k"), Arc::new(record.clone())), decision: decision() };
+    let entry = |lsn| Entry {
+        lsn,
+        change: Change::Put(key("k"), Arc::new(record.clone())),
+        decision: decision(),
+    };
     let mut bytes = Vec::new();
     encode_entry(&entry(Lsn(5)), &mut bytes).unwrap();
     assert!(bytes.len() > 100_000, "new with this entry");
@@ -207,11 +250,21 @@ fn no_bytes_make_decoding_panic_and_no_changed_bit_goes_unnoticed() {
             let _ = decoded(name.joined(), &forged);
         }
         for len in 0..good.len().min(64) {
-            assert!(decoded(name.joined(), &good[..len]).is_err(), "cut at {len}");
+            assert!(
+                decoded(name.joined(), &good[..len]).is_err(),
+                "cut at {len}"
+            );
         }
-        assert_eq!(decoded(b"ns\0other", &good), Err(CodecError::Checksum), "under another key");
-        let entry =
-            Entry { lsn: Lsn(9), change: Change::Put(name, Arc::new(record)), decision: decision() };
+        assert_eq!(
+            decoded(b"ns\0other", &good),
+            Err(CodecError::Checksum),
+            "under another key"
+        );
+        let entry = Entry {
+            lsn: Lsn(u64::MAX),
+            change: Change::Put(name, Arc::new(record)),
+            decision: decision(),
+        };
         let mut bytes = Vec::new();
         encode_entry(&entry, &mut bytes).unwrap();
         for len in 0..bytes.len().min(64) {
@@ -254,25 +307,39 @@ fn what_no_store_may_hold_is_refused_on_write() {
     let table: [(&str, Spoil); 12] = [
         ("a string that is not done", |r| r.kind = Kind::String),
         ("done without a time", |r| r.state = State::Done),
-        ("an open record that expires", |r| r.expires_at = Some(Timestamp::from_millis(1))),
+        ("an open record that expires", |r| {
+            r.expires_at = Some(Timestamp::from_millis(1))
+        }),
         ("pending by the end of its lease", |r| r.by_lease_end = true),
         ("generation 0", |r| r.generation = 0),
         ("too many attempts", |r| r.max_attempts = Some(1_000_001)),
         ("an empty owner", |r| r.owner = Some("".into())),
-        ("a long claim id", |r| r.claim_id = Some("x".repeat(129).into())),
-        ("a long error text", |r| r.last_error = Some("x".repeat(4097).into())),
+        ("a long claim id", |r| {
+            r.claim_id = Some("x".repeat(129).into())
+        }),
+        ("a long error text", |r| {
+            r.last_error = Some("x".repeat(4097).into())
+        }),
         ("nine facts", |r| r.history = vec![r.history[0].clone(); 9]),
-        ("a body never journaled", |r| r.payload = Some(body(&[0; 5000], None))),
+        ("a body never journaled", |r| {
+            r.payload = Some(body(&[0; 5000], None))
+        }),
         ("a large body kept inline", |r| {
             let content = Content::Inline(vec![0; 4097].into());
-            r.payload = Some(Body { content_type: "a/b".into(), content });
+            r.payload = Some(Body {
+                content_type: "a/b".into(),
+                content,
+            });
         }),
     ];
     for (what, spoil) in table {
         let mut record = pending(1);
         spoil(&mut record);
         let refused = encode_record(b"ns\0k", &record, &mut Vec::new());
-        assert!(matches!(refused, Err(CodecError::Rule(_))), "{what}: {refused:?}");
+        assert!(
+            matches!(refused, Err(CodecError::Rule(_))),
+            "{what}: {refused:?}"
+        );
     }
     let mut record = pending(1);
     record.payload = Some(large(&[0; 5000]));
@@ -282,8 +349,20 @@ fn what_no_store_may_hold_is_refused_on_write() {
         decision,
     };
     let refused = encode_entry(&entry(without_bytes(&record), decision()), &mut Vec::new());
-    assert!(matches!(refused, Err(CodecError::Rule(_))), "a new body without its bytes");
-    for spoilt in [Decision { verb: "dance", ..decision() }, Decision { outcome: "", ..decision() }] {
+    assert!(
+        matches!(refused, Err(CodecError::Rule(_))),
+        "a new body without its bytes"
+    );
+    for spoilt in [
+        Decision {
+            verb: "dance",
+            ..decision()
+        },
+        Decision {
+            outcome: "",
+            ..decision()
+        },
+    ] {
         let refused = encode_entry(&entry(pending(1), spoilt), &mut Vec::new());
         assert!(matches!(refused, Err(CodecError::Rule(_))));
     }
@@ -293,16 +372,30 @@ fn what_no_store_may_hold_is_refused_on_write() {
 fn every_name_of_the_model_has_a_code() {
     use super::super::entry::{OUTCOMES, VERBS};
     let token = Token::FIRST;
-    let result = KeptResult { body: body(b"", None), status: None };
+    let result = KeptResult {
+        body: body(b"", None),
+        status: None,
+    };
     let verbs = [
         Verb::Claim(Box::<Claim>::default()),
         Verb::Renew { token, lease: None },
         Verb::Effect { token },
-        Verb::Complete { token: None, result },
-        Verb::Fail { token: None, error: None, retry_in: None, bury: false },
+        Verb::Complete {
+            token: None,
+            result,
+        },
+        Verb::Fail {
+            token: None,
+            error: None,
+            retry_in: None,
+            bury: false,
+        },
         Verb::Release { token },
         Verb::Get,
-        Verb::Replay { generation: None, force: false },
+        Verb::Replay {
+            generation: None,
+            force: false,
+        },
         Verb::Forget { force: false },
         Verb::String(StringVerb::Read),
         Verb::String(StringVerb::Delete { when: None }),
@@ -310,7 +403,11 @@ fn every_name_of_the_model_has_a_code() {
     ];
     for verb in verbs {
         let command = Command::new(key("k"), verb);
-        assert!(VERBS.contains(&command.verb.name()), "{}", command.verb.name());
+        assert!(
+            VERBS.contains(&command.verb.name()),
+            "{}",
+            command.verb.name()
+        );
     }
     assert!(VERBS.contains(&"set") && VERBS.contains(&"expire"));
     let verdicts = [
@@ -343,29 +440,58 @@ fn every_name_of_the_model_has_a_code() {
 #[test]
 fn policies_outside_their_ranges_are_refused() {
     let refused = [
-        Policy { lease: Span::ZERO, ..Policy::default() },
-        Policy { retention: Retention::For(Span::ZERO), ..Policy::default() },
-        Policy { max_attempts: 1_000_001, ..Policy::default() },
+        Policy {
+            lease: Span::ZERO,
+            ..Policy::default()
+        },
+        Policy {
+            retention: Retention::For(Span::ZERO),
+            ..Policy::default()
+        },
+        Policy {
+            max_attempts: 1_000_001,
+            ..Policy::default()
+        },
     ];
     for policy in refused {
-        assert!(matches!(encode_policy(b"policy/ns", &policy), Err(CodecError::Rule(_))));
+        assert!(matches!(
+            encode_policy(b"policy/ns", &policy),
+            Err(CodecError::Rule(_))
+        ));
     }
 }
 
 #[test]
 fn a_key_in_an_entry_is_checked() {
     let name = RecordKey::new("ns", b"k").unwrap();
-    let entry = Entry { lsn: Lsn(1), change: Change::Remove(name), decision: decision() };
+    let entry = Entry {
+        lsn: Lsn(1),
+        change: Change::Remove(name),
+        decision: decision(),
+    };
     let mut bytes = Vec::new();
     encode_entry(&entry, &mut bytes).unwrap();
-    let at = bytes.windows(4).position(|window| window == b"ns\0k").unwrap();
+    let at = bytes
+        .windows(4)
+        .position(|window| window == b"ns\0k")
+        .unwrap();
     bytes[at] = b'N';
-    assert_eq!(decode_entry(&bytes), Err(CodecError::Rule("a key that is none")));
+    assert_eq!(
+        decode_entry(&bytes),
+        Err(CodecError::Rule("a key that is none"))
+    );
 }
 
-const GOLDEN_RECORD: &str = "";
-const GOLDEN_BODY: &str = "";
-const GOLDEN_ENTRIES: [&str; 6] = ["", "", "", "", "", ""];
-const GOLDEN_POLICY: &str = "";
-const GOLDEN_STATE: &str = "";
-const GOLDEN_COUNTS: &str = "";
+const GOLDEN_RECORD: &str = "010002062a01010106626f64792d310109617474656d70742d370108776f726b65722d31fc40420f00fb60eafb60ea01fc80ee3600010300fd2e8fa97c9b01000001fd2e8fa97c9b01000001fd2eebcf819b010000010b6c6561736520656e646564010a746578742f706c61696e01fb8813c59d3c0480cc2d71d8f646e735e92da65450311eec46e81a5db8c7e6e8a92054fb2c010101c80a746578742f706c61696e00026f6b01000a746578742f706c61696e000001fc40420f00002a010108776f726b65722d3109a98a4d";
+const GOLDEN_BODY: &str = "01626f6479ed9bf46f";
+const GOLDEN_ENTRIES: [&str; 6] = [
+    "01fb2d0100046e73006bfd2e8fa97c9b010000000001020101012a02010108776f726b65722d3101",
+    "01fb2d0101026e73fd2e8fa97c9b010000000001020101012a02010108776f726b65722d3101",
+    "01fb2d0102046e73006b0000002a010100000108776f726b65722d31fc40420f00fb60eafb60ea01fc80ee36000000fc40420f0000000000000001fc40420f00002a010108776f726b65722d31fd2e8fa97c9b010000000001020101012a02010108776f726b65722d3101",
+    "01fb2d0103046e73006bfd2e8fa97c9b010000000001020101012a02010108776f726b65722d3101",
+    "01fb2d0104026e7301fb60ea01fc0014730f000500fb1027fc80ee36000000fd2e8fa97c9b010000000001020101012a02010108776f726b65722d3101",
+    "01fb2d0104026e7300fd2e8fa97c9b010000000001020101012a02010108776f726b65722d3101",
+];
+const GOLDEN_POLICY: &str = "01fb60ea00000500fb1027fc80ee360000003226a9cf";
+const GOLDEN_STATE: &str = "013031323334353637383961626364656607fb2d012b03010203c4d1d201";
+const GOLDEN_COUNTS: &str = "0101fdffffffffffffffff02e287e25a";

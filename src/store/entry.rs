@@ -82,8 +82,8 @@ pub struct Decision {
 /// What can be asked, as `Verb::name` has it, then what no client asks of one record. The place in this
 /// list is the code on disk: only ever append.
 pub const VERBS: [&str; 16] = [
-    "claim", "renew", "effect", "complete", "fail", "release", "get", "replay", "forget", "read", "set",
-    "del", "expire", "incr", "policy", "restore",
+    "claim", "renew", "effect", "complete", "fail", "release", "get", "replay", "forget", "read",
+    "set", "del", "expire", "incr", "policy", "restore",
 ];
 
 /// What can be answered, as `Verdict::name` has it. The place in this list is the code on disk: only ever

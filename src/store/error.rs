@@ -107,13 +107,31 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Full { operation, path, source } => {
-                write!(f, "cannot {operation}: no space for {}: {source}", path.display())?;
+            StoreError::Full {
+                operation,
+                path,
+                source,
+            } => {
+                write!(
+                    f,
+                    "cannot {operation}: no space for {}: {source}",
+                    path.display()
+                )?;
             }
-            StoreError::Io { operation, path, source } => {
+            StoreError::Io {
+                operation,
+                path,
+                source,
+            } => {
                 write!(f, "cannot {operation}: {}: {source}", path.display())?;
             }
-            StoreError::Damage { operation, path, table, key, reason } => {
+            StoreError::Damage {
+                operation,
+                path,
+                table,
+                key,
+                reason,
+            } => {
                 write!(f, "cannot {operation}: {} is damaged", path.display())?;
                 if let Some(table) = table {
                     write!(f, ", table {table}")?;
@@ -155,16 +173,27 @@ impl std::error::Error for StoreError {
 
 /// Whether a system error says that space or a quota is used up.
 pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// A failed system call.
 pub(super) fn io_error(operation: &'static str, path: &Path, source: io::Error) -> StoreError {
     let path = path.to_owned();
     if is_full(&source) {
-        StoreError::Full { operation, path, source }
+        StoreError::Full {
+            operation,
+            path,
+            source,
+        }
     } else {
-        StoreError::Io { operation, path, source }
+        StoreError::Io {
+            operation,
+            path,
+            source,
+        }
     }
 }
 
@@ -176,8 +205,16 @@ mod tests {
     fn every_error_says_what_where_why_and_what_to_do() {
         let path = PathBuf::from("/data/onced.redb");
         let errors = [
-            io_error("checkpoint", &path, io::Error::from(io::ErrorKind::StorageFull)),
-            io_error("checkpoint", &path, io::Error::from(io::ErrorKind::PermissionDenied)),
+            io_error(
+                "checkpoint",
+                &path,
+                io::Error::from(io::ErrorKind::StorageFull),
+            ),
+            io_error(
+                "checkpoint",
+                &path,
+                io::Error::from(io::ErrorKind::PermissionDenied),
+            ),
             StoreError::Damage {
                 operation: "open the store",
                 path: path.clone(),
@@ -185,8 +222,15 @@ mod tests {
                 key: Some("ns\\x00k".into()),
                 reason: "the checksum differs".into(),
             },
-            StoreError::Newer { path: path.clone(), found: 9, known: 1 },
-            StoreError::NotAStore { path: path.clone(), reason: "it is empty".into() },
+            StoreError::Newer {
+                path: path.clone(),
+                found: 9,
+                known: 1,
+            },
+            StoreError::NotAStore {
+                path: path.clone(),
+                reason: "it is empty".into(),
+            },
             StoreError::Exists { path: path.clone() },
             StoreError::InUse { path: path.clone() },
         ];

@@ -51,7 +51,10 @@ impl Bucket {
     }
 
     fn of(exponent: u8, at: Timestamp) -> Bucket {
-        Bucket { exponent, number: at.as_millis() / Bucket::width_millis(exponent) }
+        Bucket {
+            exponent,
+            number: at.as_millis() / Bucket::width_millis(exponent),
+        }
     }
 
     fn holds(self, at: Timestamp) -> bool {
@@ -79,7 +82,13 @@ impl Place {
         let mut next = || number(fields.next()?);
         let (width, bucket, part) = (next()?, next()?, next()?.try_into().ok()?);
         let exponent = (0..=WIDEST).find(|e| Bucket::width_millis(*e) / 1000 == width)?;
-        let place = Place::Done(Bucket { exponent, number: bucket }, part);
+        let place = Place::Done(
+            Bucket {
+                exponent,
+                number: bucket,
+            },
+            part,
+        );
         fields.next().is_none().then_some(place)
     }
 
@@ -122,7 +131,11 @@ impl Place {
 fn number(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let canonical = text.len() == 1 || !text.starts_with('0');
-    if plain && canonical { text.parse().ok() } else { None }
+    if plain && canonical {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 impl fmt::Display for Place {
@@ -157,7 +170,10 @@ pub(super) struct Chooser {
 impl Chooser {
     /// A chooser over the tables there are, with their rows.
     pub(super) fn new(bounds: Bounds, tables: impl IntoIterator<Item = (Place, u64)>) -> Chooser {
-        Chooser { bounds, rows: tables.into_iter().collect() }
+        Chooser {
+            bounds,
+            rows: tables.into_iter().collect(),
+        }
     }
 
     /// The table for a record, which counts as one more row of it.
@@ -179,12 +195,19 @@ impl Chooser {
         let least = least_exponent(retention);
         let part_of = |exponent: u8, grow: bool| {
             let bucket = Bucket::of(exponent, at);
-            self.part(|part| Place::Done(bucket, part), usize::from(exponent - least), grow)
+            self.part(
+                |part| Place::Done(bucket, part),
+                usize::from(exponent - least),
+                grow,
+            )
         };
         (least..=WIDEST)
             .find_map(|exponent| part_of(exponent, false))
             .or_else(|| {
-                let exists = |e: &u8| self.last_part(|p| Place::Done(Bucket::of(*e, at), p)).is_some();
+                let exists = |e: &u8| {
+                    self.last_part(|p| Place::Done(Bucket::of(*e, at), p))
+                        .is_some()
+                };
                 part_of((least..=WIDEST).find(exists).unwrap_or(WIDEST), true)
             })
     }
@@ -236,7 +259,10 @@ mod tests {
     use super::*;
     use crate::store::samples;
 
-    const BOUNDS: Bounds = Bounds { part_rows: 3, tables: 1024 };
+    const BOUNDS: Bounds = Bounds {
+        part_rows: 3,
+        tables: 1024,
+    };
 
     fn done(expires: u64, retention: u64) -> Record {
         let mut record = samples::done(1, Timestamp::from_millis(expires - retention), expires);
@@ -246,7 +272,10 @@ mod tests {
 
     #[test]
     fn names_parse_back_and_nothing_else_does() {
-        let bucket = Bucket { exponent: 5, number: 53_219 };
+        let bucket = Bucket {
+            exponent: 5,
+            number: 53_219,
+        };
         for (place, name) in [
             (Place::Open, "open"),
             (Place::Done(bucket, 0), "done/32768/53219/0"),
@@ -257,8 +286,20 @@ mod tests {
             assert_eq!(Place::parse_body(&place.body_name()), Some(place));
         }
         for other in [
-            "", "meta", "done", "done/", "done/forever", "done/forever/x", "done/9/1/1", "done/8/1",
-            "done/8/1/1/1", "done/8/01/1", "done/8/+1/1", "done/8/1/4294967296", "body/open", "Open",
+            "",
+            "meta",
+            "done",
+            "done/",
+            "done/forever",
+            "done/forever/x",
+            "done/9/1/1",
+            "done/8/1",
+            "done/8/1/1/1",
+            "done/8/01/1",
+            "done/8/+1/1",
+            "done/8/1/4294967296",
+            "body/open",
+            "Open",
         ] {
             assert_eq!(Place::parse(other), None, "{other:?}");
         }
@@ -267,11 +308,21 @@ mod tests {
     #[test]
     fn the_width_is_the_smallest_of_at_least_an_eighth_of_the_retention() {
         for (retention, width) in [
-            (1, 1), (8_000, 1), (8_001, 8), (64_000, 8), (3_600_000, 512), (259_200_000, 32_768),
-            (315_360_000_000, 134_217_728), (u64::MAX, 35_184_372_088_832),
+            (1, 1),
+            (8_000, 1),
+            (8_001, 8),
+            (64_000, 8),
+            (3_600_000, 512),
+            (259_200_000, 32_768),
+            (315_360_000_000, 134_217_728),
+            (u64::MAX, 35_184_372_088_832),
         ] {
             let exponent = least_exponent(Span::from_millis(retention));
-            assert_eq!(Bucket::width_millis(exponent) / 1000, width, "{retention} ms");
+            assert_eq!(
+                Bucket::width_millis(exponent) / 1000,
+                width,
+                "{retention} ms"
+            );
         }
     }
 
@@ -290,19 +341,30 @@ mod tests {
     #[test]
     fn a_part_is_closed_when_it_is_full() {
         let mut chooser = Chooser::new(BOUNDS, []);
-        let names: Vec<_> = (0..7).map(|_| chooser.choose(&done(1_000_000, 60_000)).name()).collect();
-        let expected = ["done/8/125/0"; 3].iter().chain(&["done/8/125/1"; 3]).chain(&["done/8/125/2"]);
+        let names: Vec<_> = (0..7)
+            .map(|_| chooser.choose(&done(1_000_000, 60_000)).name())
+            .collect();
+        let expected = ["done/8/125/0"; 3]
+            .iter()
+            .chain(&["done/8/125/1"; 3])
+            .chain(&["done/8/125/2"]);
         assert!(names.iter().eq(expected), "{names:?}");
     }
 
     #[test]
     fn at_the_bound_on_tables_buckets_get_wider_and_then_parts_larger() {
-        let bounds = Bounds { part_rows: 1, tables: 64 };
+        let bounds = Bounds {
+            part_rows: 1,
+            tables: 64,
+        };
         let mut chooser = Chooser::new(bounds, []);
         for second in 0..1000 {
             let record = done(1_000_000_000 + second * 1000, 4000);
             let place = chooser.choose(&record);
-            assert!(place.fits(Lies::Until(record.expires_at.unwrap())), "{place} at {second}");
+            assert!(
+                place.fits(Lies::Until(record.expires_at.unwrap())),
+                "{place} at {second}"
+            );
         }
         assert!(chooser.rows.len() <= 64, "{} tables", chooser.rows.len());
         let widths: std::collections::BTreeSet<_> = chooser
@@ -316,7 +378,11 @@ mod tests {
         assert!(widths.len() > 3, "widening is gradual: {widths:?}");
         let mut forever = done(1_000_000, 60_000);
         forever.expires_at = None;
-        assert_eq!(chooser.choose(&forever), Place::Forever(0), "found also at the bound");
+        assert_eq!(
+            chooser.choose(&forever),
+            Place::Forever(0),
+            "found also at the bound"
+        );
     }
 
     #[test]

@@ -46,9 +46,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache: 32 << 20, part_rows: 1_000_000, tables: 1024 }
+        Options {
+            cache: 32 << 20,
+            part_rows: 1_000_000,
+            tables: 1024,
+        }
     }
 }
+
+/// Policies by namespace.
+pub(super) type Policies = Vec<(Box<str>, Policy)>;
 
 /// What a store held when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,17 +98,28 @@ impl Store {
         let path = path.as_ref();
         let failed = |error| io_error("create the store", path, error);
         if path.try_exists().map_err(failed)? {
-            return Err(StoreError::Exists { path: path.to_owned() });
+            return Err(StoreError::Exists {
+                path: path.to_owned(),
+            });
         }
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
         let new = PathBuf::from(new);
         // What lies there is a creation that was cut short.
-        OpenOptions::new().write(true).create(true).truncate(true).open(&new).map_err(failed)?;
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&new)
+            .map_err(failed)?;
         initialize(&backend::file(&new, true), &new, store_id, options)?;
         fs::rename(&new, path).map_err(failed)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new("."))).and_then(|f| f.sync_all()).map_err(failed)?;
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))
+            .and_then(|f| f.sync_all())
+            .map_err(failed)?;
         Store::open(path, options).map(|(store, _)| store)
     }
 
@@ -174,7 +192,11 @@ impl Store {
             }
             // The commit that failed may have reached the disk all the same.
             let changed = state.commits != known.commits;
-            let scanned = if changed { Some(scan(database, hasher)?) } else { None };
+            let scanned = if changed {
+                Some(scan(database, hasher)?)
+            } else {
+                None
+            };
             Ok((state, scanned))
         })?;
         self.state = state;
@@ -230,9 +252,23 @@ fn open(source: Source, path: PathBuf, options: Options) -> Result<(Store, Opene
         records: scanned.tables.values().map(|live| live.counts.rows).sum(),
         tables: scanned.tables.len(),
     };
-    let shared = Shared::new(path, source, options.cache, &state.store_id, (database, failure));
-    let bounds = Bounds { part_rows: options.part_rows.max(1), tables: options.tables.max(64) };
-    let mut store = Store { shared: Arc::new(shared), state, tables: Tables::new(), bounds };
+    let shared = Shared::new(
+        path,
+        source,
+        options.cache,
+        &state.store_id,
+        (database, failure),
+    );
+    let bounds = Bounds {
+        part_rows: options.part_rows.max(1),
+        tables: options.tables.max(64),
+    };
+    let mut store = Store {
+        shared: Arc::new(shared),
+        state,
+        tables: Tables::new(),
+        bounds,
+    };
     store.adopt(scanned);
     Ok((store, opened))
 }
@@ -246,8 +282,10 @@ pub(super) fn peek(
     operation: &'static str,
 ) -> Result<(Database, Arc<Failure>), StoreError> {
     let failed = |error| io_error(operation, path, error);
-    let not_a_store =
-        |reason: &str| StoreError::NotAStore { path: path.to_owned(), reason: reason.into() };
+    let not_a_store = |reason: &str| StoreError::NotAStore {
+        path: path.to_owned(),
+        reason: reason.into(),
+    };
     let backend = source().map_err(failed)?;
     let len = backend.len().map_err(failed)?;
     let mut start = [0; 4];
@@ -264,13 +302,19 @@ pub(super) fn peek(
         .map_err(|error| explain(operation, path, &failure, error.into()))?;
     let format =
         read_format(&database).map_err(|fault| explain(operation, path, &failure, fault))?;
-    let found = format.as_deref().and_then(|format| format.strip_prefix(MAGIC));
-    let found = found.and_then(|version| version.try_into().ok()).map(u32::from_le_bytes);
+    let found = format
+        .as_deref()
+        .and_then(|format| format.strip_prefix(MAGIC));
+    let found = found
+        .and_then(|version| version.try_into().ok())
+        .map(u32::from_le_bytes);
     match found {
         None => Err(not_a_store("it is a redb database of something else")),
-        Some(found) if found > FORMAT => {
-            Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT })
-        }
+        Some(found) if found > FORMAT => Err(StoreError::Newer {
+            path: path.to_owned(),
+            found,
+            known: FORMAT,
+        }),
         Some(_) => Ok((database, failure)),
     }
 }
@@ -312,7 +356,12 @@ fn write_first(database: &Database, store_id: [u8; 16]) -> Result<(), Fault> {
     {
         let mut meta = transaction.open_table(bytewise(META))?;
         meta.insert(FORMAT_KEY, format.as_slice())?;
-        meta.insert(STATE_KEY, encode_state(STATE_KEY, &state).map_err(unwritable)?.as_slice())?;
+        meta.insert(
+            STATE_KEY,
+            encode_state(STATE_KEY, &state)
+                .map_err(unwritable)?
+                .as_slice(),
+        )?;
         let counts_key = counts_key(Place::Open);
         let counts = encode_counts(&counts_key, &TableCounts::default()).map_err(unwritable)?;
         meta.insert(counts_key.as_slice(), counts.as_slice())?;
@@ -334,13 +383,16 @@ pub(super) fn policy_key(namespace: &str) -> Vec<u8> {
 /// A value that no store may hold came from the caller.
 pub(super) fn unwritable(error: CodecError) -> Fault {
     let reason = error.to_string().into();
-    Fault::Store(StoreError::Invalid { operation: "write to the store", reason })
+    Fault::Store(StoreError::Invalid {
+        operation: "write to the store",
+        reason,
+    })
 }
 
 /// The state of the store, and its policies.
 pub(super) fn read_meta(
     database: &Database,
-) -> Result<(StoreState, Vec<(Box<str>, Policy)>), Fault> {
+) -> Result<(StoreState, Policies), Fault> {
     let meta = database.begin_read()?.open_table(bytewise(META))?;
     let state = meta.get(STATE_KEY)?;
     let state = state.ok_or_else(|| damage(META, Some(STATE_KEY), "there is none"))?;
@@ -350,7 +402,9 @@ pub(super) fn read_meta(
     for row in meta.range(POLICY_KEYS..)? {
         let (key, value) = row?;
         let key = key.value();
-        let Some(namespace) = key.strip_prefix(POLICY_KEYS) else { break };
+        let Some(namespace) = key.strip_prefix(POLICY_KEYS) else {
+            break;
+        };
         let namespace =
             std::str::from_utf8(namespace).map_err(|error| damage(META, Some(key), error))?;
         let policy =

@@ -93,7 +93,8 @@ impl Reader {
     /// read and, but for a shared lock, no lock.
     #[must_use]
     pub fn may_contain(&self, key: &RecordKey) -> bool {
-        self.shared.may_contain(self.shared.hasher.hash(key.joined()))
+        self.shared
+            .may_contain(self.shared.hasher.hash(key.joined()))
     }
 
     /// The record of a key.
@@ -117,7 +118,9 @@ impl Reader {
         bodies: Bodies,
     ) -> Result<Vec<Option<Record>>, StoreError> {
         self.shared.read("read records", |transaction, catalog| {
-            keys.iter().map(|key| self.get_in(transaction, catalog, key, bodies)).collect()
+            keys.iter()
+                .map(|key| self.get_in(transaction, catalog, key, bodies))
+                .collect()
         })
     }
 
@@ -132,11 +135,22 @@ impl Reader {
         part: Part,
         large: &LargeContent,
     ) -> Result<Option<Bytes>, StoreError> {
-        let Some(lsn) = large.lsn else { return Ok(large.bytes.clone()) };
-        let body = BodyRef { part, lsn, size: large.size, digest: large.digest };
+        let Some(lsn) = large.lsn else {
+            return Ok(large.bytes.clone());
+        };
+        let body = BodyRef {
+            part,
+            lsn,
+            size: large.size,
+            digest: large.digest,
+        };
         let hash = self.shared.hasher.hash(key.joined());
         self.shared.read("read a body", |transaction, catalog| {
-            for (place, _) in catalog.filters.iter().filter(|(_, filter)| filter.contains(hash)) {
+            for (place, _) in catalog
+                .filters
+                .iter()
+                .filter(|(_, filter)| filter.contains(hash))
+            {
                 if let Some(bytes) = read_body(transaction, *place, key.joined(), &body)? {
                     return Ok(Some(bytes));
                 }
@@ -150,7 +164,8 @@ impl Reader {
     /// # Errors
     /// As [`Reader::get`].
     pub fn scan(&self, scan: &Scan<'_>) -> Result<Page, StoreError> {
-        self.shared.read("scan records", |transaction, _| scan_in(transaction, scan))
+        self.shared
+            .read("scan records", |transaction, _| scan_in(transaction, scan))
     }
 
     /// How many records a namespace has, from memory.
@@ -177,7 +192,13 @@ impl Reader {
     /// How well the filters do.
     #[must_use]
     pub fn filter_stats(&self) -> FilterStats {
-        let bytes = self.shared.catalog().filters.iter().map(|(_, filter)| filter.bytes()).sum();
+        let bytes = self
+            .shared
+            .catalog()
+            .filters
+            .iter()
+            .map(|(_, filter)| filter.bytes())
+            .sum();
         self.shared.counters.stats(bytes)
     }
 
@@ -226,12 +247,46 @@ fn fetch_bodies(
     let wants_result = matches!(bodies, Bodies::Result | Bodies::All);
     let payload = record.payload.as_mut().filter(|_| wants_payload);
     let result = record.result.as_mut().filter(|_| wants_result);
-    let earlier = record.earlier_result.as_mut().filter(|_| bodies == Bodies::All);
-    let results = result.into_iter().chain(earlier).map(|kept| (Part::Result, &mut kept.body));
-    for (part, body) in payload.into_iter().map(|body| (Part::Payload, body)).chain(results) {
-        let Body { content: Content::Large(large), .. } = body else { continue };
-        let LargeContent { size, digest, lsn: Some(lsn), .. } = *large else { continue };
-        let found = read_body(transaction, place, key, &BodyRef { part, lsn, size, digest })?;
+    let earlier = record
+        .earlier_result
+        .as_mut()
+        .filter(|_| bodies == Bodies::All);
+    let results = result
+        .into_iter()
+        .chain(earlier)
+        .map(|kept| (Part::Result, &mut kept.body));
+    for (part, body) in payload
+        .into_iter()
+        .map(|body| (Part::Payload, body))
+        .chain(results)
+    {
+        let Body {
+            content: Content::Large(large),
+            ..
+        } = body
+        else {
+            continue;
+        };
+        let LargeContent {
+            size,
+            digest,
+            lsn: Some(lsn),
+            ..
+        } = *large
+        else {
+            continue;
+        };
+        let found = read_body(
+            transaction,
+            place,
+            key,
+            &BodyRef {
+                part,
+                lsn,
+                size,
+                digest,
+            },
+        )?;
         let missing = || damage(&place.body_name(), Some(key), "a body is missing");
         large.bytes = Some(found.ok_or_else(missing)?);
     }
@@ -251,9 +306,11 @@ fn read_body(
         Err(error) => return Err(error.into()),
     };
     let row = body_key(key, body.lsn, body.part);
-    let Some(value) = table.get(row.as_slice())? else { return Ok(None) };
-    let bytes = decode_body(&row, value.value(), body)
-        .map_err(|error| damage(&name, Some(&row), error))?;
+    let Some(value) = table.get(row.as_slice())? else {
+        return Ok(None);
+    };
+    let bytes =
+        decode_body(&row, value.value(), body).map_err(|error| damage(&name, Some(&row), error))?;
     Ok(Some(Bytes::copy_from_slice(bytes)))
 }
 
@@ -270,7 +327,9 @@ struct Source {
 impl Source {
     /// Takes the next row; returns its key.
     fn advance(&mut self) -> Result<Option<Bytes>, Fault> {
-        let Some(row) = self.rest.next() else { return Ok(None) };
+        let Some(row) = self.rest.next() else {
+            return Ok(None);
+        };
         let (key, value) = row?;
         self.value = Some(value);
         Ok(Some(Bytes::copy_from_slice(key.value())))
@@ -281,15 +340,24 @@ fn scan_in(transaction: &ReadTransaction, scan: &Scan<'_>) -> Result<Page, Fault
     let mut sources = Vec::new();
     let mut heads = BinaryHeap::new();
     let (from, to) = bounds(scan);
-    let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+    let range = (
+        from.as_ref().map(Vec::as_slice),
+        to.as_ref().map(Vec::as_slice),
+    );
     for handle in transaction.list_tables()? {
         match Place::parse(handle.name()) {
             None => continue,
             Some(place) if scan.which == Which::Open && place != Place::Open => continue,
             Some(_) => {}
         }
-        let rest = transaction.open_table(bytewise(handle.name()))?.range::<&[u8]>(range)?;
-        let mut source = Source { name: handle.name().to_owned(), value: None, rest };
+        let rest = transaction
+            .open_table(bytewise(handle.name()))?
+            .range::<&[u8]>(range)?;
+        let mut source = Source {
+            name: handle.name().to_owned(),
+            value: None,
+            rest,
+        };
         if let Some(key) = source.advance()? {
             heads.push(Reverse((key, sources.len())));
             sources.push(source);
@@ -302,7 +370,9 @@ fn scan_in(transaction: &ReadTransaction, scan: &Scan<'_>) -> Result<Page, Fault
             page.more = true;
             break;
         }
-        let Some(source) = sources.get_mut(index) else { continue };
+        let Some(source) = sources.get_mut(index) else {
+            continue;
+        };
         let damaged = |error: &dyn std::fmt::Display| damage(&source.name, Some(&key), error);
         if let Some(value) = source.value.take() {
             let value = value.value();
@@ -310,7 +380,8 @@ fn scan_in(transaction: &ReadTransaction, scan: &Scan<'_>) -> Result<Page, Fault
             let view = view_record(&key, value).map_err(|error| damaged(&error))?;
             let record = view.to_record().map_err(|error| damaged(&error))?;
             let name = RecordKey::from_joined(key.clone());
-            page.records.push((name.ok_or_else(|| damaged(&"that is no key"))?, record));
+            page.records
+                .push((name.ok_or_else(|| damaged(&"that is no key"))?, record));
         }
         if let Some(key) = source.advance()? {
             heads.push(Reverse((key, index)));

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use super::codec::{
-    ALL_FLAGS, BY_LEASE_END, BodyRow, ChangeRow, CodecError, ContentRow, DecisionRow, EFFECT, EntryRow,
-    FactRow, Facts, HOLD, ONCE, Part, PolicyRow, PrintRow, RecordRow, ResultRow, SLIDING,
+    ALL_FLAGS, BY_LEASE_END, BodyRow, ChangeRow, CodecError, ContentRow, DecisionRow, EFFECT,
+    EntryRow, FactRow, Facts, HOLD, ONCE, Part, PolicyRow, PrintRow, RecordRow, ResultRow, SLIDING,
 };
 use super::entry::{Change, Decision, Entry, OUTCOMES, VERBS};
 use crate::model::body::{Body, Content, INLINE_LIMIT, LargeContent, sha256};
@@ -44,7 +44,10 @@ impl<'a> RecordRow<'a> {
         }
         let result = |kept: &'a Option<KeptResult>| {
             let row = |kept: &'a KeptResult| {
-                BodyRow::of(&kept.body, entry).map(|body| ResultRow { status: kept.status, body })
+                BodyRow::of(&kept.body, entry).map(|body| ResultRow {
+                    status: kept.status,
+                    body,
+                })
             };
             kept.as_ref().map(row).transpose()
         };
@@ -80,7 +83,11 @@ impl<'a> RecordRow<'a> {
             completed_at: record.completed_at.map(Timestamp::as_millis),
             expires_at: record.expires_at.map(Timestamp::as_millis),
             last_error: record.last_error.as_deref(),
-            payload: record.payload.as_ref().map(|body| BodyRow::of(body, entry)).transpose()?,
+            payload: record
+                .payload
+                .as_ref()
+                .map(|body| BodyRow::of(body, entry))
+                .transpose()?,
             result: result(&record.result)?,
             earlier_result: result(&record.earlier_result)?,
             history,
@@ -90,39 +97,80 @@ impl<'a> RecordRow<'a> {
     /// What holds of every record that a store writes: checked on write and again on read.
     pub(super) fn check(&self) -> Decoded<()> {
         let rule = |holds: bool, broken: &'static str| {
-            if holds { Ok(()) } else { Err(CodecError::Rule(broken)) }
+            if holds {
+                Ok(())
+            } else {
+                Err(CodecError::Rule(broken))
+            }
         };
         let done = self.state == 2;
-        let name = |text: Option<&str>| text.is_none_or(|text| (1..=MAX_NAME).contains(&text.len()));
+        let name =
+            |text: Option<&str>| text.is_none_or(|text| (1..=MAX_NAME).contains(&text.len()));
         rule(self.kind <= 1, "a kind that is neither claim nor string")?;
         rule(self.state <= 4, "a state that does not exist")?;
         rule(self.flags & !ALL_FLAGS == 0, "a flag that does not exist")?;
         rule(self.kind == 0 || done, "a string record that is not done")?;
-        rule(done == self.completed_at.is_some(), "done without a time of completion, or the reverse")?;
-        rule(done || self.expires_at.is_none(), "an open record that expires")?;
-        rule(done || self.result.is_none(), "an open record with a result")?;
+        rule(
+            done == self.completed_at.is_some(),
+            "done without a time of completion, or the reverse",
+        )?;
+        rule(
+            done || self.expires_at.is_none(),
+            "an open record that expires",
+        )?;
+        rule(
+            done || self.result.is_none(),
+            "an open record with a result",
+        )?;
         let by_lease_end = self.flags & BY_LEASE_END != 0;
-        rule(!by_lease_end || self.state >= 3, "a lease end that led to neither in_doubt nor dead")?;
+        rule(
+            !by_lease_end || self.state >= 3,
+            "a lease end that led to neither in_doubt nor dead",
+        )?;
         rule(Token::new(self.token).is_some(), "a token that is none")?;
         rule(self.generation >= 1, "generation 0")?;
-        rule(self.max_attempts.is_none_or(|n| n <= policy::MAX_ATTEMPTS), "too many attempts")?;
-        rule(name(self.claim_id) && name(self.owner), "a name that is empty or too long")?;
+        rule(
+            self.max_attempts.is_none_or(|n| n <= policy::MAX_ATTEMPTS),
+            "too many attempts",
+        )?;
+        rule(
+            name(self.claim_id) && name(self.owner),
+            "a name that is empty or too long",
+        )?;
         if let PrintRow::Given(text) = self.fingerprint {
             rule(name(Some(text)), "a fingerprint that is empty or too long")?;
         }
-        rule(self.last_error.is_none_or(|text| text.len() <= MAX_ERROR), "too long an error text")?;
+        rule(
+            self.last_error.is_none_or(|text| text.len() <= MAX_ERROR),
+            "too long an error text",
+        )?;
         let results = [&self.result, &self.earlier_result];
         for kept in results.into_iter().flatten() {
-            rule(kept.status.is_none_or(|n| STATUS_RANGE.contains(&n)), "a status that is none")?;
+            rule(
+                kept.status.is_none_or(|n| STATUS_RANGE.contains(&n)),
+                "a status that is none",
+            )?;
         }
         for (_, body) in self.bodies() {
-            rule(body.content_type.len() <= MAX_CONTENT_TYPE, "too long a content type")?;
-            rule(body.content.has_right_size(), "a body kept the wrong way for its size")?;
+            rule(
+                body.content_type.len() <= MAX_CONTENT_TYPE,
+                "too long a content type",
+            )?;
+            rule(
+                body.content.has_right_size(),
+                "a body kept the wrong way for its size",
+            )?;
         }
         for fact in self.history.iter() {
-            rule(Event::ALL.get(usize::from(fact.event)).is_some(), "an event that does not exist")?;
+            rule(
+                Event::ALL.get(usize::from(fact.event)).is_some(),
+                "an event that does not exist",
+            )?;
             rule(Token::new(fact.token).is_some(), "a token that is none")?;
-            rule(fact.by.is_none_or(|by| by.len() <= MAX_BY), "too long a name in the history")?;
+            rule(
+                fact.by.is_none_or(|by| by.len() <= MAX_BY),
+                "too long a name in the history",
+            )?;
         }
         Ok(())
     }
@@ -138,11 +186,20 @@ impl<'a> RecordRow<'a> {
     pub(super) fn build(&self, entry: Lsn) -> Decoded<Record> {
         let has = |bit: u8| self.flags & bit != 0;
         let result = |kept: &Option<ResultRow<'_>>| {
-            kept.as_ref().map(|kept| KeptResult { status: kept.status, body: kept.body.build(entry) })
+            kept.as_ref().map(|kept| KeptResult {
+                status: kept.status,
+                body: kept.body.build(entry),
+            })
         };
         Ok(Record {
-            kind: if self.kind == 0 { Kind::Claim } else { Kind::String },
-            state: *STATES.get(usize::from(self.state)).ok_or(CodecError::Malformed)?,
+            kind: if self.kind == 0 {
+                Kind::Claim
+            } else {
+                Kind::String
+            },
+            state: *STATES
+                .get(usize::from(self.state))
+                .ok_or(CodecError::Malformed)?,
             by_lease_end: has(BY_LEASE_END),
             once: has(ONCE),
             token: Token::new(self.token).ok_or(CodecError::Malformed)?,
@@ -160,8 +217,16 @@ impl<'a> RecordRow<'a> {
             lease: Span::from_millis(self.lease),
             lease_end: BootTime::from_millis(self.lease_end),
             retention: retention_of(self.retention),
-            window: if has(SLIDING) { Window::Sliding } else { Window::Fixed },
-            on_lease_end: if has(HOLD) { OnLeaseEnd::Hold } else { OnLeaseEnd::Retry },
+            window: if has(SLIDING) {
+                Window::Sliding
+            } else {
+                Window::Fixed
+            },
+            on_lease_end: if has(HOLD) {
+                OnLeaseEnd::Hold
+            } else {
+                OnLeaseEnd::Retry
+            },
             max_attempts: self.max_attempts,
             effect_announced: has(EFFECT),
             not_before: BootTime::from_millis(self.not_before),
@@ -172,7 +237,11 @@ impl<'a> RecordRow<'a> {
             payload: self.payload.as_ref().map(|body| body.build(entry)),
             result: result(&self.result),
             earlier_result: result(&self.earlier_result),
-            history: self.history.iter().map(FactRow::build).collect::<Decoded<_>>()?,
+            history: self
+                .history
+                .iter()
+                .map(FactRow::build)
+                .collect::<Decoded<_>>()?,
         })
     }
 }
@@ -181,7 +250,9 @@ impl FactRow<'_> {
     fn build(&self) -> Decoded<HistoryEntry> {
         Ok(HistoryEntry {
             at: Timestamp::from_millis(self.at),
-            event: *Event::ALL.get(usize::from(self.event)).ok_or(CodecError::Malformed)?,
+            event: *Event::ALL
+                .get(usize::from(self.event))
+                .ok_or(CodecError::Malformed)?,
             token: Token::new(self.token).ok_or(CodecError::Malformed)?,
             attempt: self.attempt,
             by: self.by.map(Into::into),
@@ -196,23 +267,35 @@ impl<'a> BodyRow<'a> {
             (Content::Large(large), Some(entry)) if large.lsn.is_none_or(|lsn| lsn == entry) => {
                 let bytes = large.bytes.as_ref();
                 let bytes = bytes.ok_or(CodecError::Rule("a new body without its bytes"))?;
-                ContentRow::New { digest: large.digest, bytes }
+                ContentRow::New {
+                    digest: large.digest,
+                    bytes,
+                }
             }
             (Content::Large(large), _) => ContentRow::Large {
                 size: large.size,
                 digest: large.digest,
-                lsn: large.lsn.ok_or(CodecError::Rule("a body that was never journaled"))?.0,
+                lsn: large
+                    .lsn
+                    .ok_or(CodecError::Rule("a body that was never journaled"))?
+                    .0,
             },
         };
-        Ok(BodyRow { content_type: &body.content_type, content })
+        Ok(BodyRow {
+            content_type: &body.content_type,
+            content,
+        })
     }
 
     fn build(&self, entry: Lsn) -> Body {
         let content = match self.content {
             ContentRow::Inline(bytes) => Content::Inline(Bytes::copy_from_slice(bytes)),
-            ContentRow::Large { size, digest, lsn } => {
-                Content::Large(LargeContent { size, digest, lsn: Some(Lsn(lsn)), bytes: None })
-            }
+            ContentRow::Large { size, digest, lsn } => Content::Large(LargeContent {
+                size,
+                digest,
+                lsn: Some(Lsn(lsn)),
+                bytes: None,
+            }),
             ContentRow::New { digest, bytes } => Content::Large(LargeContent {
                 // Checked with the row to fit.
                 size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
@@ -221,7 +304,10 @@ impl<'a> BodyRow<'a> {
                 bytes: Some(Bytes::copy_from_slice(bytes)),
             }),
         };
-        Body { content_type: self.content_type.into(), content }
+        Body {
+            content_type: self.content_type.into(),
+            content,
+        }
     }
 }
 
@@ -280,14 +366,19 @@ fn retention_row(retention: Retention) -> Option<u64> {
 }
 
 fn retention_of(row: Option<u64>) -> Retention {
-    row.map_or(Retention::Forever, |millis| Retention::For(Span::from_millis(millis)))
+    row.map_or(Retention::Forever, |millis| {
+        Retention::For(Span::from_millis(millis))
+    })
 }
 
 impl<'a> EntryRow<'a> {
     pub(super) fn of(entry: &'a Entry) -> Decoded<EntryRow<'a>> {
         let decision = &entry.decision;
         let code = |names: &[&str], name: &str| {
-            names.iter().position(|known| *known == name).and_then(|code| u8::try_from(code).ok())
+            names
+                .iter()
+                .position(|known| *known == name)
+                .and_then(|code| u8::try_from(code).ok())
         };
         Ok(EntryRow {
             lsn: entry.lsn.0,
@@ -353,7 +444,11 @@ impl<'a> EntryRow<'a> {
                 policy.as_ref().map(PolicyRow::build).transpose()?,
             ),
         };
-        Ok(Entry { lsn, change, decision: self.decision.build()? })
+        Ok(Entry {
+            lsn,
+            change,
+            decision: self.decision.build()?,
+        })
     }
 }
 
@@ -412,19 +507,36 @@ impl PolicyRow {
         Ok(Policy {
             lease: policy::check_lease(Span::from_millis(self.lease)).map_err(range)?,
             retention: policy::check_retention(retention_of(self.retention)).map_err(range)?,
-            window: if self.sliding { Window::Sliding } else { Window::Fixed },
+            window: if self.sliding {
+                Window::Sliding
+            } else {
+                Window::Fixed
+            },
             max_attempts: policy::check_attempts(self.max_attempts).map_err(range)?,
-            on_lease_end: if self.hold { OnLeaseEnd::Hold } else { OnLeaseEnd::Retry },
+            on_lease_end: if self.hold {
+                OnLeaseEnd::Hold
+            } else {
+                OnLeaseEnd::Retry
+            },
             backoff: delay(self.backoff)?,
             backoff_max: delay(self.backoff_max)?,
-            fingerprint: if self.json { FingerprintKind::Json } else { FingerprintKind::Raw },
+            fingerprint: if self.json {
+                FingerprintKind::Json
+            } else {
+                FingerprintKind::Raw
+            },
             forget_open_after: retention_of(self.forget_open_after),
         })
     }
 }
 
-const REASONS: [Reason; 5] =
-    [Reason::New, Reason::Resumed, Reason::Takeover, Reason::Retry, Reason::Replay];
+const REASONS: [Reason; 5] = [
+    Reason::New,
+    Reason::Resumed,
+    Reason::Takeover,
+    Reason::Retry,
+    Reason::Replay,
+];
 
 fn reason_code(reason: Reason) -> u8 {
     match reason {
@@ -437,11 +549,17 @@ fn reason_code(reason: Reason) -> u8 {
 }
 
 fn reason_of(code: u8) -> Decoded<Reason> {
-    REASONS.get(usize::from(code)).copied().ok_or(CodecError::Rule("a reason that does not exist"))
+    REASONS
+        .get(usize::from(code))
+        .copied()
+        .ok_or(CodecError::Rule("a reason that does not exist"))
 }
 
 fn event_of(code: u8) -> Decoded<Event> {
-    Event::ALL.get(usize::from(code)).copied().ok_or(CodecError::Rule("an event that does not exist"))
+    Event::ALL
+        .get(usize::from(code))
+        .copied()
+        .ok_or(CodecError::Rule("an event that does not exist"))
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::model::body::{Body, Content, INLINE_LIMIT};
 use crate::model::key::RecordKey;
 use crate::model::record::{
-    Event, Fingerprint, HISTORY, HistoryEntry, KeptResult, Kind, Lsn, OnLeaseEnd, Record, Retention,
-    State, Token, Window,
+    Event, Fingerprint, HISTORY, HistoryEntry, KeptResult, Kind, Lsn, OnLeaseEnd, Record,
+    Retention, State, Token, Window,
 };
 use crate::model::time::{BootTime, Span, Timestamp};
 
@@ -18,8 +18,15 @@ pub(super) struct Dice(u64);
 impl Dice {
     /// Of the seed in `SEED`, else of a fresh one, which is printed.
     pub(super) fn seeded() -> Dice {
-        let fresh = || std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(fresh);
+        let fresh = || {
+            std::collections::hash_map::RandomState::new()
+                .build_hasher()
+                .finish()
+        };
+        let seed = std::env::var("SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok())
+            .unwrap_or_else(fresh);
         println!("SEED={seed}");
         Dice(seed)
     }
@@ -52,11 +59,17 @@ impl Dice {
 
     fn text(&mut self, from: u64, to: u64) -> Box<str> {
         let len = from + self.below(to - from + 1);
-        (0..len).map(|_| char::from(b' ' + self.below(95) as u8)).collect::<String>().into()
+        (0..len)
+            .map(|_| char::from(b' ' + self.below(95) as u8))
+            .collect::<String>()
+            .into()
     }
 
     pub(super) fn bytes(&mut self, len: u64) -> Bytes {
-        (0..len).map(|_| self.next() as u8).collect::<Vec<_>>().into()
+        (0..len)
+            .map(|_| self.next() as u8)
+            .collect::<Vec<_>>()
+            .into()
     }
 
     fn body(&mut self) -> Body {
@@ -71,11 +84,17 @@ impl Dice {
             large.lsn = Some(Lsn(self.number(u64::MAX)));
             large.bytes = None;
         }
-        Body { content_type: self.text(1, 40), content }
+        Body {
+            content_type: self.text(1, 40),
+            content,
+        }
     }
 
     fn result(&mut self) -> KeptResult {
-        KeptResult { body: self.body(), status: self.maybe(|dice| 100 + dice.below(500) as u16) }
+        KeptResult {
+            body: self.body(),
+            status: self.maybe(|dice| 100 + dice.below(500) as u16),
+        }
     }
 
     fn time(&mut self) -> Timestamp {
@@ -84,7 +103,11 @@ impl Dice {
 
     /// Any record that a table may hold: large bodies have an LSN and no bytes.
     pub(super) fn record(&mut self) -> Record {
-        let kind = if self.below(4) == 0 { Kind::String } else { Kind::Claim };
+        let kind = if self.below(4) == 0 {
+            Kind::String
+        } else {
+            Kind::Claim
+        };
         let state = match kind {
             Kind::String => State::Done,
             Kind::Claim => State::ALL[self.below(5) as usize],
@@ -101,8 +124,12 @@ impl Dice {
             fingerprint: match self.below(4) {
                 0 => None,
                 1 => Some(Fingerprint::Given(self.text(1, 128))),
-                2 => Some(Fingerprint::Raw(crate::model::body::sha256(&self.next().to_le_bytes()))),
-                _ => Some(Fingerprint::Json(crate::model::body::sha256(&self.next().to_le_bytes()))),
+                2 => Some(Fingerprint::Raw(crate::model::body::sha256(
+                    &self.next().to_le_bytes(),
+                ))),
+                _ => Some(Fingerprint::Json(crate::model::body::sha256(
+                    &self.next().to_le_bytes(),
+                ))),
             },
             claim_id: self.maybe(|dice| dice.text(1, 128)),
             owner: self.maybe(|dice| dice.text(1, 128)),
@@ -113,8 +140,16 @@ impl Dice {
                 Some(millis) => Retention::For(Span::from_millis(millis)),
                 None => Retention::Forever,
             },
-            window: if self.coin() { Window::Fixed } else { Window::Sliding },
-            on_lease_end: if self.coin() { OnLeaseEnd::Retry } else { OnLeaseEnd::Hold },
+            window: if self.coin() {
+                Window::Fixed
+            } else {
+                Window::Sliding
+            },
+            on_lease_end: if self.coin() {
+                OnLeaseEnd::Retry
+            } else {
+                OnLeaseEnd::Hold
+            },
             max_attempts: self.maybe(|dice| dice.number(1_000_000) as u32),
             effect_announced: self.coin(),
             not_before: BootTime::from_millis(self.number(u64::MAX)),
@@ -188,7 +223,10 @@ pub(super) fn done(token: u64, at: Timestamp, expires: u64) -> Record {
         changed_at: at,
         completed_at: Some(at),
         expires_at: Some(Timestamp::from_millis(expires)),
-        result: Some(KeptResult { body: body(b"ok", None), status: Some(200) }),
+        result: Some(KeptResult {
+            body: body(b"ok", None),
+            status: Some(200),
+        }),
         ..pending(token)
     }
 }
@@ -199,7 +237,10 @@ pub(super) fn body(bytes: &[u8], lsn: Option<Lsn>) -> Body {
     if let Content::Large(large) = &mut content {
         large.lsn = lsn;
     }
-    Body { content_type: "text/plain".into(), content }
+    Body {
+        content_type: "text/plain".into(),
+        content,
+    }
 }
 
 /// The same record as a later checkpoint has it: without the bytes of large bodies.

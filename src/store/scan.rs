@@ -1,8 +1,8 @@
 //! The scan at every start: reads each record once, checks it, and builds what is kept in memory.
 
 use redb::{
-    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    TableError, TableHandle,
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableError,
+    TableHandle,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,9 +27,7 @@ pub(super) struct Scanned {
 ///
 /// # Errors
 /// Damage: at the first record or table that is not what was written.
-pub(super) fn scan(
-    database: &Database,
-    hasher: &KeyHasher) -> Result<Scanned, Fault> {
+pub(super) fn scan(database: &Database, hasher: &KeyHasher) -> Result<Scanned, Fault> {
     let mut work: Vec<(Place, TableCounts)> = {
         let transaction = database.begin_read()?;
         list_tables(&transaction)?.into_iter().collect()
@@ -51,20 +49,31 @@ pub(super) fn scan(
         Ok(done)
     };
     let results = std::thread::scope(|scope| {
-        let threads: Vec<_> = (1..THREADS.min(work.len())).map(|_| scope.spawn(&worker)).collect();
+        let threads: Vec<_> = (1..THREADS.min(work.len()))
+            .map(|_| scope.spawn(worker))
+            .collect();
         let mut results = vec![worker()];
         // A panic ends the process; here it only has to go on.
         results.extend(threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         }));
         results
     });
-    let mut scanned = Scanned { tables: Tables::new(), namespaces: Namespaces::new() };
+    let mut scanned = Scanned {
+        tables: Tables::new(),
+        namespaces: Namespaces::new(),
+    };
     for result in results {
         for (place, table) in result? {
             scanned.tables.insert(place, table.live);
             for (namespace, rows) in table.namespaces {
-                scanned.namespaces.entry(namespace).or_default().insert(place, rows);
+                scanned
+                    .namespaces
+                    .entry(namespace)
+                    .or_default()
+                    .insert(place, rows);
             }
         }
     }
@@ -73,12 +82,15 @@ pub(super) fn scan(
 
 /// The tables of records with their counts. Tables and `meta` must agree on what there is.
 pub(super) fn list_tables(
-    transaction: &ReadTransaction) -> Result<BTreeMap<Place, TableCounts>, Fault> {
+    transaction: &ReadTransaction,
+) -> Result<BTreeMap<Place, TableCounts>, Fault> {
     let meta = transaction.open_table(bytewise(META))?;
     let mut tables = BTreeMap::new();
     for row in meta.range(TABLE_KEYS..)? {
         let (key, value) = row?;
-        let Some(name) = key.value().strip_prefix(TABLE_KEYS) else { break };
+        let Some(name) = key.value().strip_prefix(TABLE_KEYS) else {
+            break;
+        };
         let place = std::str::from_utf8(name).ok().and_then(Place::parse);
         let place = place.ok_or_else(|| damage(META, Some(key.value()), "not a table's name"))?;
         let counts = decode_counts(key.value(), value.value())
@@ -111,11 +123,14 @@ fn scan_table(
     transaction: &ReadTransaction,
     place: Place,
     expected: TableCounts,
-    hasher: &KeyHasher) -> Result<ScannedTable, Fault> {
+    hasher: &KeyHasher,
+) -> Result<ScannedTable, Fault> {
     let name = place.name();
     let table = transaction.open_table(bytewise(&name))?;
-    let mut found =
-        TableCounts { bodies: count_bodies(transaction, place)?, ..TableCounts::default() };
+    let mut found = TableCounts {
+        bodies: count_bodies(transaction, place)?,
+        ..TableCounts::default()
+    };
     // Room to grow by a quarter without a second link. What `meta` says is no reason to trust it with
     // memory: more rows than the table has are a difference found at the end.
     let len = table.len()?;
@@ -126,7 +141,11 @@ fn scan_table(
         let (key, value) = (key.value(), value.value());
         let view = view_record(key, value).map_err(|error| damage(&name, Some(key), error))?;
         if !place.fits(view.lies()) {
-            return Err(damage(&name, Some(key), "the record does not belong in this table"));
+            return Err(damage(
+                &name,
+                Some(key),
+                "the record does not belong in this table",
+            ));
         }
         if !runs.count(key) {
             return Err(damage(&name, Some(key), "that is no key"));
@@ -143,13 +162,17 @@ fn scan_table(
         );
         return Err(damage(&name, None, reason));
     }
-    Ok(ScannedTable { live: Live { counts: found, filter }, namespaces: runs.finish() })
+    Ok(ScannedTable {
+        live: Live {
+            counts: found,
+            filter,
+        },
+        namespaces: runs.finish(),
+    })
 }
 
 /// Rows of the paired body table; that is known without reading them.
-pub(super) fn count_bodies(
-    transaction: &ReadTransaction,
-    place: Place) -> Result<u64, Fault> {
+pub(super) fn count_bodies(transaction: &ReadTransaction, place: Place) -> Result<u64, Fault> {
     let name = place.body_name();
     match transaction.open_table(bytewise(&name)) {
         Ok(table) => Ok(table.len()?),

@@ -135,10 +135,20 @@ impl Shared {
             source,
             cache,
             hasher: KeyHasher::new(store_id),
-            slot: RwLock::new(Slot { database: Some(database), failure, generation: 0 }),
-            turn: Mutex::new(Turn { generation: 0, ended: None }),
+            slot: RwLock::new(Slot {
+                database: Some(database),
+                failure,
+                generation: 0,
+            }),
+            turn: Mutex::new(Turn {
+                generation: 0,
+                ended: None,
+            }),
             turned: Condvar::new(),
-            catalog: RwLock::new(Arc::new(Catalog { epoch: 0, filters: Vec::new() })),
+            catalog: RwLock::new(Arc::new(Catalog {
+                epoch: 0,
+                filters: Vec::new(),
+            })),
             counters: FilterCounters::default(),
             namespaces: Mutex::new(Namespaces::new()),
         }
@@ -150,12 +160,19 @@ impl Shared {
 
     /// Whether any table may hold a key of that hash: on the path of every command.
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        self.catalog.read().filters.iter().any(|(_, filter)| filter.contains(hash))
+        self.catalog
+            .read()
+            .filters
+            .iter()
+            .any(|(_, filter)| filter.contains(hash))
     }
 
     /// Shows readers the writer's filters. `less` says that something was taken away.
     pub(super) fn publish(&self, tables: &Tables, less: bool) {
-        let filters = tables.iter().map(|(place, live)| (*place, live.filter.clone())).collect();
+        let filters = tables
+            .iter()
+            .map(|(place, live)| (*place, live.filter.clone()))
+            .collect();
         let mut catalog = self.catalog.write();
         let epoch = catalog.epoch + u64::from(less);
         *catalog = Arc::new(Catalog { epoch, filters });
@@ -164,7 +181,10 @@ impl Shared {
     /// Begins the one write transaction.
     pub(super) fn begin_write(&self) -> Result<WriteTransaction, Fault> {
         let slot = self.slot.read();
-        let database = slot.database.as_ref().ok_or(Fault::Redb(redb::Error::DatabaseClosed))?;
+        let database = slot
+            .database
+            .as_ref()
+            .ok_or(Fault::Redb(redb::Error::DatabaseClosed))?;
         let mut transaction = database.begin_write()?;
         // A crash is then repaired in a millisecond, and no repair ever rolls a commit back.
         transaction.set_quick_repair(true);
@@ -262,11 +282,12 @@ impl Shared {
         let mut slot = self.slot.write();
         // A latched database writes nothing more when it closes; its error is the one already known.
         drop(slot.database.take());
-        let reopened = open_database(&self.source, &self.path, self.cache, operation)
-            .and_then(|(database, failure)| match check(&database) {
+        let reopened = open_database(&self.source, &self.path, self.cache, operation).and_then(
+            |(database, failure)| match check(&database) {
                 Ok(value) => Ok((database, failure, value)),
                 Err(fault) => Err(explain(operation, &self.path, &failure, fault)),
-            });
+            },
+        );
         let (database, failure, value) = match reopened {
             Ok(reopened) => reopened,
             Err(error) => {
@@ -278,7 +299,11 @@ impl Shared {
             }
         };
         let generation = slot.generation + 1;
-        *slot = Slot { database: Some(database), failure, generation };
+        *slot = Slot {
+            database: Some(database),
+            failure,
+            generation,
+        };
         drop(slot);
         self.turn.lock().generation = generation;
         self.turned.notify_all();
@@ -290,7 +315,9 @@ impl Shared {
         let database = self.slot.write().database.take();
         self.end(Ended::Closed);
         match database {
-            Some(database) => database.close().map_err(|error| self.failed("close the store", error)),
+            Some(database) => database
+                .close()
+                .map_err(|error| self.failed("close the store", error)),
             None => Ok(()),
         }
     }
@@ -324,7 +351,13 @@ pub(super) fn explain(
     let error = match fault {
         Fault::Store(error) => return error,
         Fault::Damage { table, key, reason } => {
-            return StoreError::Damage { operation, path, table: Some(table), key, reason };
+            return StoreError::Damage {
+                operation,
+                path,
+                table: Some(table),
+                key,
+                reason,
+            };
         }
         Fault::Redb(error) => error,
     };
@@ -336,11 +369,20 @@ pub(super) fn explain(
         },
         Error::DatabaseAlreadyOpen | Error::LockProtocolMismatch => StoreError::InUse { path },
         Error::ValueTooLarge(_) | Error::TableAlreadyOpen(..) | Error::TransactionPoisoned => {
-            StoreError::Invalid { operation, reason: error.to_string().into() }
+            StoreError::Invalid {
+                operation,
+                reason: error.to_string().into(),
+            }
         }
         other => {
             let reason = other.to_string().into();
-            StoreError::Damage { operation, path, table: None, key: None, reason }
+            StoreError::Damage {
+                operation,
+                path,
+                table: None,
+                key: None,
+                reason,
+            }
         }
     }
 }

@@ -26,8 +26,12 @@ impl Store {
     /// # Errors
     /// As [`Store::checkpoint`].
     pub fn sweep(&mut self, now: Timestamp) -> Result<Swept, StoreError> {
-        let over: Vec<Place> =
-            self.tables.keys().copied().filter(|place| place.is_over(now)).collect();
+        let over: Vec<Place> = self
+            .tables
+            .keys()
+            .copied()
+            .filter(|place| place.is_over(now))
+            .collect();
         if over.is_empty() {
             return Ok(Swept::default());
         }
@@ -49,7 +53,10 @@ impl Store {
         };
         drop_tables().map_err(|fault| self.shared.failed("sweep", fault))?;
         self.state = state;
-        let mut swept = Swept { tables: over.len(), records: 0 };
+        let mut swept = Swept {
+            tables: over.len(),
+            records: 0,
+        };
         for place in &over {
             swept.records += self.tables.remove(place).map_or(0, |live| live.counts.rows);
         }

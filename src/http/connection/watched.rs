@@ -4,7 +4,7 @@ use std::future::Future as _;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -44,8 +44,6 @@ pub(super) struct Watched<S> {
     /// No request came yet.
     fresh: bool,
     silence: Option<Silence>,
-    /// Who waits for the end of the input that is kept back.
-    parked: Option<Waker>,
     held_back: bool,
     written: bool,
 }
@@ -62,7 +60,6 @@ impl<S> Watched<S> {
             begun: false,
             fresh: true,
             silence: None,
-            parked: None,
             held_back: false,
             written: false,
         }
@@ -139,7 +136,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         match Pin::new(&mut this.stream).poll_read(cx, buffer) {
             Poll::Ready(Ok(())) if buffer.filled().len() == before => match this.link.stage() {
                 Stage::Deciding | Stage::Answered => {
-                    this.parked = Some(cx.waker().clone());
+                    this.link.park(cx.waker());
                     Poll::Pending
                 }
                 Stage::Idle | Stage::Reading | Stage::Waiting => Poll::Ready(Ok(())),
@@ -193,8 +190,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
             this.fresh = false;
             this.begun = false;
             this.armed = None;
-            if let Some(waker) = this.parked.take() {
-                waker.wake();
+            // Hyper may have asked for bytes already, and then waits for them without asking again.
+            if this.poll_silence(cx).is_ready() {
+                cx.waker().wake_by_ref();
             }
         }
         Poll::Ready(Ok(()))
@@ -202,5 +200,54 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio::time::timeout;
+
+    /// A read of a stream whose client has closed its sending side, at that stage of a request.
+    async fn read_at(stage: Stage, then: Option<Stage>) -> Option<usize> {
+        let (client, stream) = duplex(16);
+        drop(client);
+        let link = Arc::new(Link::default());
+        link.set(stage);
+        let mut stream = Watched::new(stream, link.clone(), &Options::default());
+        let mut buffer = [0; 4];
+        let mut read = std::pin::pin!(stream.read(&mut buffer));
+        let mut turns = 0;
+        let ended = poll_fn(|cx| {
+            let polled = read.as_mut().poll(cx);
+            turns += 1;
+            if let (Some(stage), 1) = (then, turns) {
+                link.set(stage);
+            }
+            polled
+        });
+        let ended = timeout(Duration::from_millis(50), ended).await;
+        ended.ok().map(|read| read.unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_end_of_input_is_kept_back_while_an_answer_is_on_its_way() {
+        // (stage, stage a moment later, what is read: Some(0) is the end)
+        let table = [
+            (Stage::Idle, None, Some(0)),
+            (Stage::Reading, None, Some(0)),
+            (Stage::Deciding, None, None),
+            (Stage::Answered, None, None),
+            (Stage::Waiting, None, Some(0)),
+            (Stage::Deciding, Some(Stage::Waiting), Some(0)),
+            (Stage::Deciding, Some(Stage::Answered), None),
+            (Stage::Answered, Some(Stage::Idle), Some(0)),
+        ];
+        for (stage, then, expected) in table {
+            assert_eq!(read_at(stage, then).await, expected, "{stage:?} {then:?}");
+        }
     }
 }

@@ -152,7 +152,7 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result<Next, Refusal> {
 
 /// Keys and values in turn. Of a key given twice the last value counts, as in Redis.
 fn pairs(call: &Call<'_>, verb: impl Fn(Bytes) -> StringVerb) -> Result<Vec<Command>, Refusal> {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return Err(super::wrong_number(call.name));
     }
     let mut commands: Vec<Command> = Vec::new();
