@@ -122,7 +122,7 @@ impl Parser {
     ) -> Result<Option<Request>, ProtocolError> {
         loop {
             let step = match (self.bulk, self.missing) {
-                (Some(len), _) => self.argument(input, len, limits)?,
+                (Some(len), _) => self.argument(input, len)?,
                 (None, 0) => match input.first() {
                     None => Step::More,
                     Some(b'*') => self.array_head(input, limits)?,
@@ -178,12 +178,7 @@ impl Parser {
     }
 
     /// The bytes of an argument and its line end.
-    fn argument(
-        &mut self,
-        input: &mut BytesMut,
-        len: usize,
-        limits: &Limits,
-    ) -> Result<Step, ProtocolError> {
+    fn argument(&mut self, input: &mut BytesMut, len: usize) -> Result<Step, ProtocolError> {
         match input.get(len..len.saturating_add(2)) {
             None => return Ok(Step::More),
             Some(b"\r\n") => {}
@@ -191,7 +186,6 @@ impl Parser {
         }
         let argument = input.split_to(len).freeze();
         input.advance(2);
-        debug_assert!(self.args.len() < limits.arguments);
         self.args.push(argument);
         self.bulk = None;
         self.missing = self.missing.saturating_sub(1);

@@ -250,6 +250,21 @@ fn a_long_pipeline_is_answered_whole_in_bounded_steps() {
 }
 
 #[test]
+fn short_requests_with_long_replies_are_not_gathered_without_end() {
+    let mut desk = Desk::new();
+    let mut input = BytesMut::from(&"COMMAND\r\n".repeat(1000).into_bytes()[..]);
+    let batch = desk.session.read(&mut input);
+    let mut output = BytesMut::new();
+    desk.session.answer(batch, Vec::new(), &mut output);
+    assert!(
+        output.len() < (1 << 20) + (64 << 10),
+        "{} bytes",
+        output.len()
+    );
+    assert!(replies(&output) > 1 && !input.is_empty());
+}
+
+#[test]
 fn a_claim_that_may_wait_lets_earlier_replies_go_first() {
     let mut desk = Desk::new();
     let lines = b"SET a 1\r\nONCE.CLAIM k WAIT 1000\r\nSET b 2\r\n";
