@@ -70,27 +70,48 @@ fn scripts() -> Vec<Script> {
     files.iter().map(parse).collect()
 }
 
-#[test]
-fn every_script_holds_on_every_driver() {
+fn hold_on(name: &str) {
     let scripts = scripts();
-    let mut reports = Vec::new();
-    for kind in DRIVERS {
-        let (count, failures) = run(&scripts, kind);
-        println!(
-            "{:8} {:4} cases, {:5} steps, {:3} cases left out, {} failed",
-            kind.name,
-            count.ran,
-            count.steps,
-            count.left_out,
-            failures.len()
-        );
-        assert!(count.ran > 0, "no script ran on {}", kind.name);
-        reports.extend(failures.iter().map(ToString::to_string));
-    }
+    let kind = DRIVERS.iter().find(|kind| kind.name == name).unwrap();
+    let (count, failures) = run(&scripts, kind);
+    println!(
+        "{name}: {} cases ({} steps), {} left out, {} failed",
+        count.ran,
+        count.steps,
+        count.left_out,
+        failures.len()
+    );
+    assert!(count.ran > 0, "no script ran on {name}");
+    let reports: Vec<_> = failures.iter().map(ToString::to_string).collect();
     assert!(
         reports.is_empty(),
         "{} cases failed\n\n{}",
         reports.len(),
         reports.join("\n\n")
     );
+}
+
+/// A test for each driver, so that they run side by side.
+macro_rules! every_script_holds {
+    ($($test:ident $name:literal)*) => {
+        $(#[test]
+        fn $test() {
+            hold_on($name);
+        })*
+
+        #[test]
+        fn every_driver_has_its_test() {
+            assert_eq!(DRIVERS.iter().map(|kind| kind.name).collect::<Vec<_>>(), [$($name),*]);
+        }
+    };
+}
+
+every_script_holds! {
+    every_script_holds_on_the_model "model"
+    every_script_holds_on_the_model_with_a_sweeper "swept"
+    every_script_holds_on_the_engine "engine"
+    every_script_holds_on_an_engine_that_restarts "restart"
+    every_script_holds_over_http "http"
+    every_script_holds_over_resp2 "resp2"
+    every_script_holds_over_resp3 "resp3"
 }
