@@ -114,7 +114,10 @@ impl StorageBackend for Watched {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.watch(self.inner.sync_data())
+        // After a failed sync nobody knows what the disk has, also where the reason is a lack of space:
+        // that is no state to go on from.
+        let synced = self.inner.sync_data();
+        self.watch(synced.map_err(|error| io::Error::other(format!("sync: {error}"))))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
