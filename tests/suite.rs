@@ -5,8 +5,10 @@
 // One binary: what is public here is public to its suites alone.
 #![allow(unreachable_pub)]
 
+mod architecture;
 mod corpus;
 mod model;
+mod readme;
 mod server;
 mod support;
 mod webhooks;
