@@ -114,7 +114,8 @@ impl Parser {
     /// Bytes of the request that is arriving, as far as they were taken out of the input.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.size
+        // The argument that is arriving was announced, but its bytes are still in the input, or not even there.
+        self.size.saturating_sub(self.bulk.unwrap_or(0))
     }
 
     /// The next request, if all of it is there; what was read is taken out of `input`.
@@ -387,6 +388,14 @@ mod tests {
         assert_eq!(parser.parse(&mut input, &Limits::default()), Ok(None));
         assert_eq!(parser.args.capacity(), 0);
         assert!(input.capacity() < 100);
+    }
+
+    #[test]
+    fn what_is_announced_does_not_count_as_pending_before_it_is_there() {
+        let mut parser = Parser::default();
+        let mut input = BytesMut::from(&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108860\r\nab"[..]);
+        assert_eq!(parser.parse(&mut input, &Limits::default()), Ok(None));
+        assert_eq!((parser.pending(), &input[..]), (4, &b"ab"[..]));
     }
 
     #[test]
