@@ -60,6 +60,17 @@ pub(super) struct Count {
     pub(super) steps: usize,
 }
 
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count {
+            ran,
+            left_out,
+            steps,
+        } = self;
+        write!(f, "{ran} cases ({steps} steps), {left_out} not for it")
+    }
+}
+
 /// Runs every case that is for the driver.
 pub(super) fn run(scripts: &[Script], kind: &Kind) -> (Count, Vec<Failure>) {
     let mut count = Count::default();
