@@ -1,2 +1,7 @@
-//! onced
-fn main() {}
+//! The `onced` binary; everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    onced::cli::main()
+}

@@ -5,3 +5,5 @@
 
 mod corpus;
 mod model;
+mod server;
+mod support;

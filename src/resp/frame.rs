@@ -111,6 +111,12 @@ pub struct Parser {
 }
 
 impl Parser {
+    /// Bytes of the request that is arriving, as far as they were taken out of the input.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.size
+    }
+
     /// The next request, if all of it is there; what was read is taken out of `input`.
     ///
     /// # Errors

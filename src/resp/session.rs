@@ -173,6 +173,14 @@ impl Session {
         self.connection.id
     }
 
+    /// Bytes that were taken out of the input and are not decided yet: a request that is still arriving, or
+    /// one that waits for the replies before it to be sent.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        let held = self.held.as_ref().map_or(0, Request::size);
+        self.parser.pending().saturating_add(held)
+    }
+
     /// Answers the requests in `input`, in order, at the end of `output`.
     ///
     /// To be dropped where it waits only when the connection ends.

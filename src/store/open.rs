@@ -390,9 +390,7 @@ pub(super) fn unwritable(error: CodecError) -> Fault {
 }
 
 /// The state of the store, and its policies.
-pub(super) fn read_meta(
-    database: &Database,
-) -> Result<(StoreState, Policies), Fault> {
+pub(super) fn read_meta(database: &Database) -> Result<(StoreState, Policies), Fault> {
     let meta = database.begin_read()?.open_table(bytewise(META))?;
     let state = meta.get(STATE_KEY)?;
     let state = state.ok_or_else(|| damage(META, Some(STATE_KEY), "there is none"))?;

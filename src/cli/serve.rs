@@ -1,0 +1,28 @@
+//! `onced serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Exit, Failure};
+use crate::config::{self, Settings};
+use crate::server;
+
+/// Serve HTTP and the Redis protocol
+#[derive(Args, Debug)]
+pub(super) struct Serve {
+    /// The configuration file [default: /etc/onced/onced.toml, if there is one]
+    #[arg(long, env = "ONCED_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let config = config::resolve(self.settings, self.config.as_deref())?;
+        server::run(&config)?;
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,222 @@
+//! The texts that settings are written in; the same as flag, in the environment and in the file.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::model::time::Span;
+use crate::resp::NxWithoutExpiry;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// The loopback addresses of both families, 127.0.0.1 and ::1, on this port.
+    Loopback(u16),
+    /// This one.
+    Exact(SocketAddr),
+}
+
+impl Address {
+    /// Whether nothing but this machine can reach it.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Address::Loopback(_) => true,
+            Address::Exact(address) => address.ip().to_canonical().is_loopback(),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Loopback(port) => write!(f, "localhost:{port}"),
+            Address::Exact(address) => address.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let port = text.strip_prefix("localhost:").unwrap_or(text);
+        if let Ok(port) = port.parse() {
+            return Ok(Address::Loopback(port));
+        }
+        if let Ok(address) = text.parse() {
+            return Ok(Address::Exact(address));
+        }
+        Err(if text.parse::<IpAddr>().is_ok() || text == "localhost" {
+            format!("the port is missing: write {text}:PORT, an IPv6 address in brackets")
+        } else {
+            "not an address: write PORT, localhost:PORT, 127.0.0.1:PORT or [::1]:PORT".to_owned()
+        })
+    }
+}
+
+/// A number of bytes: `1048576`, `64KiB`, `32MiB`, `1GiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub usize);
+
+impl FromStr for Size {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Size, &'static str> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let factor = match unit {
+            "" | "B" => 1_usize,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return Err("not a size: write bytes, 64KiB, 32MiB or 1GiB"),
+        };
+        if number.is_empty() {
+            return Err("not a size: write bytes, 64KiB, 32MiB or 1GiB");
+        }
+        let number = number.parse::<usize>().ok();
+        number
+            .and_then(|number| number.checked_mul(factor))
+            .map(Size)
+            .ok_or("more bytes than this machine can count")
+    }
+}
+
+/// A duration that is not zero: zero never means "no limit" (SPEC 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positive(pub Span);
+
+impl FromStr for Positive {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Positive, String> {
+        match Span::parse(text) {
+            Ok(Span::ZERO) => Err("a duration of 0 is no duration".to_owned()),
+            Ok(span) => Ok(Positive(span)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// What a `SET NX` without expiry means (SPEC 7), by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithoutExpiry(pub NxWithoutExpiry);
+
+impl FromStr for WithoutExpiry {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<WithoutExpiry, &'static str> {
+        NxWithoutExpiry::parse(text)
+            .map(WithoutExpiry)
+            .ok_or("write \"retention\", \"forever\" or \"error\"")
+    }
+}
+
+/// Reads a value of the file by its text form; whole numbers stand for their digits.
+pub(super) fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    struct Text<T>(std::marker::PhantomData<T>);
+
+    impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Text<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text or a whole number")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse()
+                .map_err(|error| E::custom(format_args!("{text:?}: {error}")))
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Text(std::marker::PhantomData))
+}
+
+macro_rules! read_from_text {
+    ($($name:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                from_text(deserializer)
+            }
+        }
+    )*};
+}
+
+read_from_text!(Address, Size, Positive, WithoutExpiry);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_parse_in_four_forms() {
+        let exact = |text: &str| Some(Address::Exact(text.parse().unwrap()));
+        let table = [
+            ("6623", Some(Address::Loopback(6623))),
+            ("localhost:0", Some(Address::Loopback(0))),
+            ("127.0.0.1:80", exact("127.0.0.1:80")),
+            ("[::1]:80", exact("[::1]:80")),
+            ("", None),
+            ("65536", None),
+            ("localhost", None),
+            ("127.0.0.1", None),
+            ("::1", None),
+            ("example.com:80", None),
+            ("127.0.0.1:", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(text.parse::<Address>().ok(), expected, "{text:?}");
+        }
+        let error = "127.0.0.1".parse::<Address>().unwrap_err();
+        assert!(error.starts_with("the port is missing"), "{error}");
+    }
+
+    #[test]
+    fn sizes_parse_with_binary_units() {
+        let table = [
+            ("0", Some(0)),
+            ("1048576", Some(1 << 20)),
+            ("7B", Some(7)),
+            ("64KiB", Some(64 << 10)),
+            ("32MiB", Some(32 << 20)),
+            ("1GiB", Some(1 << 30)),
+            ("", None),
+            ("MiB", None),
+            ("1MB", None),
+            ("1.5MiB", None),
+            ("-1", None),
+            ("99999999999999999999", None),
+            ("18446744073709551615GiB", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(
+                text.parse().ok().map(|Size(size)| size),
+                expected,
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_timeout_of_zero_is_refused() {
+        for bad in ["0", "0s", "", "-1s", "1.5s"] {
+            assert!(bad.parse::<Positive>().is_err(), "{bad:?}");
+        }
+        assert_eq!("10s".parse(), Ok(Positive(Span::from_secs(10))));
+    }
+}

@@ -1,0 +1,197 @@
+//! Connections: from the socket to the face and back.
+//!
+//! A Redis connection reads what has come, hands all of it to its session, and writes all replies at once; it
+//! reads on only when they are written. An HTTP connection is the HTTP face's own from the first byte.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::limits::{Seat, Share};
+use super::shutdown::Stop;
+use crate::engine::Engine;
+use crate::resp::{self, Flow, Session};
+
+/// The first read of a connection, and the largest: reads grow while they come back full.
+const READ: (usize, usize) = (4 << 10, 256 << 10);
+/// How long a client may take to see the end after its last reply.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What Redis connections share.
+#[derive(Clone)]
+pub struct Redis {
+    /// Who decides.
+    pub engine: Engine,
+    /// What sessions share.
+    pub face: Arc<resp::Face>,
+    /// How long a client may hold others up while bytes in flight are short.
+    pub patience: Duration,
+}
+
+/// Serves one Redis connection until the client goes, the session ends it, or `stop` is called.
+pub async fn redis(stream: TcpStream, face: Redis, share: Share, seat: Seat, stop: Stop) {
+    let mut connection = Connection {
+        stream,
+        share,
+        input: BytesMut::new(),
+        read: READ.0,
+        patience: face.patience,
+    };
+    // A client that goes is no event; what it was owed is gone with it.
+    if let Err(error) = connection.run(&face, stop).await {
+        tracing::debug!("a connection broke: {error}");
+    }
+    drop(seat);
+}
+
+struct Connection {
+    stream: TcpStream,
+    share: Share,
+    /// What has come and is not a whole command yet.
+    input: BytesMut,
+    /// How much to read next.
+    read: usize,
+    patience: Duration,
+}
+
+/// How reading ended.
+enum Came {
+    Bytes,
+    End,
+    Stop,
+    TooSlow,
+}
+
+impl Connection {
+    async fn run(&mut self, face: &Redis, stop: Stop) -> io::Result<()> {
+        let peer = self.stream.peer_addr()?.to_string();
+        let mut session = Session::new(Arc::clone(&face.face), peer);
+        let mut output = BytesMut::new();
+        let called = stop.called();
+        tokio::pin!(called);
+        loop {
+            let came = tokio::select! {
+                biased;
+                () = &mut called => Came::Stop,
+                came = self.read() => came?,
+            };
+            match came {
+                Came::Bytes => {}
+                // Whole commands were answered when they came; a part of one is nothing.
+                Came::End => return Ok(()),
+                // What has come by now is in hand, and answered.
+                Came::Stop => {
+                    self.try_read()?;
+                }
+                Came::TooSlow => {
+                    let error =
+                        b"-ERR the command came too slowly while memory for requests is short\r\n";
+                    self.write(error).await?;
+                    return self.farewell().await;
+                }
+            }
+            let flow = self.answer(face, &mut session, &mut output).await?;
+            if matches!(flow, Flow::Close) || matches!(came, Came::Stop) {
+                return self.farewell().await;
+            }
+        }
+    }
+
+    /// Answers every whole command of the input.
+    async fn answer(
+        &mut self,
+        face: &Redis,
+        session: &mut Session,
+        output: &mut BytesMut,
+    ) -> io::Result<Flow> {
+        loop {
+            let flow = session.serve(&face.engine, &mut self.input, output).await;
+            let held = session.pending().saturating_add(self.input.len());
+            if !output.is_empty() {
+                self.share.hold(held.saturating_add(output.len()));
+                self.write(output).await?;
+                *output = BytesMut::new();
+                self.share.hold(held);
+            }
+            if flow != Flow::More {
+                if self.input.is_empty() {
+                    // An idle connection holds no buffer.
+                    self.input = BytesMut::new();
+                }
+                return Ok(flow);
+            }
+        }
+    }
+
+    /// Waits for bytes. Safe to drop: what was read is in the input.
+    async fn read(&mut self) -> io::Result<Came> {
+        loop {
+            let slow = self.share.holds_others_up();
+            tokio::select! {
+                biased;
+                ready = self.stream.readable() => ready?,
+                () = tokio::time::sleep(self.patience), if slow => return Ok(Came::TooSlow),
+            }
+            self.share.room().await;
+            match self.try_read()? {
+                Some(0) => return Ok(Came::End),
+                Some(_) => return Ok(Came::Bytes),
+                None => {}
+            }
+        }
+    }
+
+    /// Reads what is there; `None` where nothing is.
+    fn try_read(&mut self) -> io::Result<Option<usize>> {
+        self.input.reserve(self.read);
+        match self.stream.try_read_buf(&mut self.input) {
+            Ok(bytes) => {
+                self.share.add(bytes);
+                self.read = if bytes >= self.read {
+                    self.read.saturating_mul(4).min(READ.1)
+                } else {
+                    bytes.next_power_of_two().clamp(READ.0, READ.1)
+                };
+                Ok(Some(bytes))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes all of it. A client that takes nothing is waited for, unless others need the memory.
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            let written = tokio::time::timeout(self.patience, self.stream.write(left)).await;
+            match written {
+                Ok(written) => left = left.get(written?..).unwrap_or_default(),
+                Err(_) if self.share.is_short() => return Err(io::ErrorKind::TimedOut.into()),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn farewell(&mut self) -> io::Result<()> {
+        farewell(&mut self.stream).await
+    }
+}
+
+/// Ends a connection so that its last reply arrives: closing while bytes are unread would have the system
+/// tear it down, and the client might lose what it has not read yet.
+pub async fn farewell<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut rest = [0; 1024];
+    let drain = async {
+        while stream.read(&mut rest).await? > 0 {}
+        Ok(())
+    };
+    tokio::time::timeout(FAREWELL, drain)
+        .await
+        .unwrap_or(Ok(()))
+}

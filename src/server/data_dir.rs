@@ -1,0 +1,196 @@
+//! The data directory: made if it is missing, and held by one process (SPEC 8, 9).
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::error::{Exit, Failure};
+
+/// The file whose lock says that the directory is held; it names the holder's process.
+const LOCK: &str = "lock";
+/// A restart may meet the lock of the process it replaces, so a held lock is tried again for this long.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A data directory that this process holds until the value is dropped, or the process is gone: the lock
+/// belongs to the open file, so that even a killed process leaves none behind.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory where it is missing (readable for its owner only) and takes its lock.
+    ///
+    /// # Errors
+    /// [`Exit::DirectoryInUse`] with the holder, [`Exit::DirectoryUnusable`] with the cause.
+    pub fn hold(path: &Path) -> Result<DataDir, Failure> {
+        create(path)?;
+        let name = path.join(LOCK);
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&name)
+            .map_err(|error| unusable(path, &format!("cannot open {}: {error}", name.display())))?;
+        wait_for(path, &mut lock)?;
+        // What the file says is for people; that it is locked is what counts.
+        write_holder(&mut lock).map_err(|error| {
+            unusable(path, &format!("cannot write {}: {error}", name.display()))
+        })?;
+        Ok(DataDir {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many bytes its file system has, used or not.
+    ///
+    /// # Errors
+    /// [`Exit::DirectoryUnusable`].
+    pub fn file_system_size(&self) -> Result<u64, Failure> {
+        let found = rustix::fs::statvfs(&self.path).map_err(|error| {
+            unusable(
+                &self.path,
+                &format!("cannot ask for the size of its file system: {error}"),
+            )
+        })?;
+        Ok(found.f_blocks.saturating_mul(found.f_frsize))
+    }
+}
+
+fn create(path: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| unusable(path, &format!("cannot create it: {error}")))?;
+    let found = path
+        .metadata()
+        .map_err(|error| unusable(path, &format!("cannot look at it: {error}")))?;
+    if found.mode() & 0o077 != 0 {
+        tracing::warn!(
+            "other users may look into the data directory {}; `chmod 700` closes it",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+fn wait_for(path: &Path, lock: &mut File) -> Result<(), Failure> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match flock(&*lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if waited < PATIENCE => {
+                std::thread::sleep(PAUSE);
+                waited = waited.saturating_add(PAUSE);
+            }
+            Err(Errno::WOULDBLOCK) => return Err(in_use(path, &holder(lock))),
+            Err(error) => {
+                return Err(unusable(
+                    path,
+                    &format!("cannot lock it: {error} (it has to be on a local disk)"),
+                ));
+            }
+        }
+    }
+}
+
+fn write_holder(lock: &mut File) -> std::io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+fn holder(lock: &mut File) -> String {
+    let mut text = String::new();
+    let mut start = lock.take(32);
+    match start
+        .read_to_string(&mut text)
+        .ok()
+        .and_then(|_| text.trim().parse::<u32>().ok())
+    {
+        Some(pid) => format!("process {pid} holds it"),
+        None => "another process holds it".to_owned(),
+    }
+}
+
+fn in_use(path: &Path, holder: &str) -> Failure {
+    Failure::new(
+        Exit::DirectoryInUse,
+        format_args!("the data directory {} is in use", path.display()),
+        holder,
+        "stop that one, or give another directory with --data-dir",
+    )
+}
+
+fn unusable(path: &Path, cause: &str) -> Failure {
+    Failure::new(
+        Exit::DirectoryUnusable,
+        format_args!("cannot use the data directory {}", path.display()),
+        cause,
+        "make it a directory that this user may write, or give another with --data-dir",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_directory_is_made_for_its_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        let held = DataDir::hold(&path).unwrap();
+        for made in [held.path(), &dir.path().join("a")] {
+            assert_eq!(
+                made.metadata().unwrap().mode() & 0o777,
+                0o700,
+                "{}",
+                made.display()
+            );
+        }
+        let text = std::fs::read_to_string(path.join(LOCK)).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn a_lock_that_is_let_go_meanwhile_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = DataDir::hold(dir.path()).unwrap();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let holder = std::thread::spawn(move || {
+            gone.recv().unwrap();
+            drop(first);
+        });
+        go.send(()).unwrap();
+        DataDir::hold(dir.path()).unwrap();
+        holder.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_a_directory_is_unusable() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for path in [file.path().to_owned(), file.path().join("below")] {
+            let failure = DataDir::hold(&path).unwrap_err();
+            assert_eq!(failure.exit, Exit::DirectoryUnusable, "{failure}");
+            assert!(
+                failure.to_string().contains(&path.display().to_string()),
+                "{failure}"
+            );
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Addresses: bound before the store is opened, so that a port in use is told at once, and served after.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::config::Address;
+use crate::error::{Exit, Failure};
+
+/// How many free ports are tried until one is free in both families.
+const TRIES: usize = 32;
+
+/// Which face an address serves: its name in messages, and the flag that moves it.
+#[derive(Clone, Copy, Debug)]
+pub enum Face {
+    /// HTTP.
+    Http,
+    /// The Redis protocol.
+    Redis,
+}
+
+impl Face {
+    const fn name(self) -> &'static str {
+        match self {
+            Face::Http => "HTTP",
+            Face::Redis => "Redis protocol",
+        }
+    }
+
+    const fn flag(self) -> &'static str {
+        match self {
+            Face::Http => "--http",
+            Face::Redis => "--redis",
+        }
+    }
+}
+
+/// The sockets of one address; two where it is both loopback addresses, IPv4's first.
+///
+/// # Errors
+/// [`Exit::Address`] with address, cause and what to do.
+pub async fn tcp(face: Face, address: &Address) -> Result<Vec<TcpListener>, Failure> {
+    match address {
+        Address::Exact(address) => {
+            if !address.ip().to_canonical().is_loopback() {
+                tracing::warn!(
+                    "{} on {address} can be reached from other machines; whoever reaches it may do everything",
+                    face.name()
+                );
+            }
+            let socket = bind(*address).await;
+            Ok(vec![
+                socket.map_err(|error| refused(face, *address, &error))?,
+            ])
+        }
+        Address::Loopback(port) => loopback(face, *port).await,
+    }
+}
+
+async fn loopback(face: Face, port: u16) -> Result<Vec<TcpListener>, Failure> {
+    let mut tries = if port == 0 { TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        let first = bind(v4).await.map_err(|error| refused(face, v4, &error))?;
+        let port = first
+            .local_addr()
+            .map_err(|error| refused(face, v4, &error))?
+            .port();
+        let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port);
+        match bind(v6).await {
+            Ok(second) => return Ok(vec![first, second]),
+            Err(error) if is_missing(&error) => {
+                tracing::warn!(
+                    "this machine has no ::1: {} is served on {v4} alone; clients that try only IPv6 for \
+                     localhost will not find it",
+                    face.name()
+                );
+                return Ok(vec![first]);
+            }
+            Err(error) if error.kind() == ErrorKind::AddrInUse && tries > 0 => {}
+            Err(error) => return Err(refused(face, v6, &error)),
+        }
+    }
+}
+
+/// Tokio's listener takes an address over from connections of an earlier process that still linger.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// IPv6 is switched off, or the loopback device has no address of it.
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+fn refused(face: Face, address: SocketAddr, error: &io::Error) -> Failure {
+    let (port, flag) = (address.port(), face.flag());
+    let next = match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "stop what uses it (`ss -ltnp 'sport = :{port}'` shows it), or give another port with {flag}"
+        ),
+        ErrorKind::PermissionDenied => format!("give a port above 1023 with {flag}"),
+        ErrorKind::AddrNotAvailable => {
+            format!("give an address that this machine has (`ip address`) with {flag}")
+        }
+        _ => format!("give another address with {flag}"),
+    };
+    let attempt = format!("cannot serve {} on {address}", face.name());
+    Failure::new(Exit::Address, attempt, error, next)
+}
+
+/// A Unix socket that is listened on; its file goes when this does.
+#[derive(Debug)]
+pub struct UnixSocket {
+    path: PathBuf,
+    /// What accepts.
+    pub listener: UnixListener,
+}
+
+impl UnixSocket {
+    /// Binds the path, for this user and group (mode 0660). A socket that a dead process left is replaced.
+    ///
+    /// # Errors
+    /// [`Exit::Address`]: somebody answers there, or the path cannot be used.
+    pub fn bind(path: &Path) -> Result<UnixSocket, Failure> {
+        let refused = |cause: &dyn std::fmt::Display, next: &str| {
+            let attempt = format!("cannot serve HTTP on the socket {}", path.display());
+            Failure::new(Exit::Address, attempt, cause, next)
+        };
+        let elsewhere = "give another path with --unix";
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(refused(&error, elsewhere)),
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(refused(&"the path exists and is no socket", elsewhere));
+            }
+            Ok(_) => match UnixStream::connect(path) {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path).map_err(|error| refused(&error, elsewhere))?;
+                }
+                Err(error) => return Err(refused(&error, elsewhere)),
+                Ok(_) => {
+                    let next =
+                        "stop the process that listens there, or give another path with --unix";
+                    return Err(refused(&"somebody answers there", next));
+                }
+            },
+        }
+        let next = "its directory has to exist and be writable; or give another path with --unix";
+        let listener = UnixListener::bind(path).map_err(|error| refused(&error, next))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
+            .map_err(|error| refused(&error, elsewhere))?;
+        Ok(UnixSocket {
+            path: path.to_owned(),
+            listener,
+        })
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!("cannot remove the socket {}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(work)
+    }
+
+    #[test]
+    fn a_free_port_is_the_same_on_both_loopback_addresses() {
+        run(async {
+            let sockets = tcp(Face::Http, &Address::Loopback(0)).await.unwrap();
+            let at: Vec<SocketAddr> = sockets.iter().map(|s| s.local_addr().unwrap()).collect();
+            assert_ne!(at[0].port(), 0);
+            assert!(
+                at.iter()
+                    .all(|a| a.port() == at[0].port() && a.ip().is_loopback()),
+                "{at:?}"
+            );
+        });
+    }
+
+    #[test]
+    fn a_port_in_use_is_refused_with_address_cause_and_next_step() {
+        run(async {
+            let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = taken.local_addr().unwrap().port();
+            let failure = tcp(Face::Redis, &Address::Loopback(port))
+                .await
+                .unwrap_err();
+            assert_eq!(failure.exit, Exit::Address);
+            let text = failure.to_string();
+            for part in [&format!("127.0.0.1:{port}"), "in use", "--redis"] {
+                assert!(text.contains(part), "{text}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("s");
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            let socket = UnixSocket::bind(&path).unwrap();
+            let mode = path.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o660);
+            let failure = UnixSocket::bind(&path).unwrap_err().to_string();
+            assert!(failure.contains("somebody answers there"), "{failure}");
+            drop(socket);
+            assert!(!path.exists());
+            std::fs::write(&path, "mine").unwrap();
+            let failure = UnixSocket::bind(&path).unwrap_err().to_string();
+            assert!(failure.contains("is no socket"), "{failure}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+        });
+    }
+}

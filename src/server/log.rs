@@ -1,0 +1,146 @@
+//! Log lines on standard error, written by a thread of their own: whoever reads them may be slow or gone
+//! without holding up an answer. Lines that find no room are counted and the count is logged.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::error::{Exit, Failure};
+
+/// Lines that wait for their reader.
+const WAITING: usize = 1024;
+/// How long the last lines may take at the end of the process.
+const LAST: Duration = Duration::from_secs(1);
+
+/// The log of this process; see [`Log::flush`].
+#[derive(Clone, Debug)]
+pub struct Log {
+    lines: SyncSender<Entry>,
+    lost: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Line(Vec<u8>),
+    Flush(SyncSender<()>),
+}
+
+impl Log {
+    /// Begins to log what `filter` lets through.
+    ///
+    /// # Errors
+    /// [`Exit::Configuration`]: `filter` is not a level.
+    pub fn start(filter: &str) -> Result<Log, Failure> {
+        let filter = EnvFilter::try_new(filter).map_err(|error| {
+            let attempt = format!("cannot use log = {filter:?}");
+            let next = "give error, warn, info, debug or trace";
+            Failure::new(Exit::Configuration, attempt, error, next)
+        })?;
+        let (log, entries) = Log::new();
+        let lost = Arc::clone(&log.lost);
+        std::thread::spawn(move || write_all(&entries, &lost, &mut io::stderr()));
+        let writer = log.clone();
+        // A second start in one process keeps the first log; only tests do that.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_target(false)
+            .log_internal_errors(false)
+            .with_writer(move || writer.clone())
+            .try_init();
+        Ok(log)
+    }
+
+    fn new() -> (Log, Receiver<Entry>) {
+        let (lines, entries) = sync_channel(WAITING);
+        let lost = Arc::default();
+        (Log { lines, lost }, entries)
+    }
+
+    /// Waits until what was logged so far is written, but not for long.
+    pub fn flush(&self) {
+        let (done, written) = sync_channel(1);
+        if self.lines.try_send(Entry::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(LAST);
+        }
+    }
+}
+
+/// One call is one line.
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.lines.try_send(Entry::Line(line.to_vec())).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Errors of `out` are passed over: there is nobody left to tell.
+fn write_all(entries: &Receiver<Entry>, lost: &AtomicU64, out: &mut impl Write) {
+    while let Ok(entry) = entries.recv() {
+        match entry {
+            Entry::Line(line) => {
+                let _ = out.write_all(&line);
+            }
+            Entry::Flush(done) => {
+                let _ = done.send(());
+            }
+        }
+        let lines = lost.swap(0, Ordering::Relaxed);
+        if lines > 0 {
+            let _ = writeln!(
+                out,
+                "{lines} log lines are missing here: they were not read in time"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_without_room_are_counted_and_never_block() {
+        let (mut log, entries) = Log::new();
+        for _ in 0..WAITING + 3 {
+            log.write_all(b"line\n").unwrap();
+        }
+        let lost = Arc::clone(&log.lost);
+        drop(log);
+        let mut out = Vec::new();
+        write_all(&entries, &lost, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.matches("line\n").count(), WAITING);
+        assert!(text.contains("3 log lines are missing here"), "{text}");
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_stops_nothing() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (mut log, entries) = Log::new();
+        log.write_all(b"line\n").unwrap();
+        let flushed = log.clone();
+        let lost = Arc::clone(&log.lost);
+        let writer = std::thread::spawn(move || write_all(&entries, &lost, &mut Gone));
+        flushed.flush();
+        drop((log, flushed));
+        writer.join().unwrap();
+    }
+}

@@ -1,0 +1,128 @@
+//! What all connections share: places, and bytes in flight.
+
+use std::time::Instant;
+
+use super::{data, folder};
+use crate::support::redis::{Reply, encode};
+use crate::support::{PATIENCE, Redis, Server};
+
+/// Small, so that a few clients reach it.
+const SMALL: [&str; 6] = [
+    "--max-payload",
+    "64KiB",
+    "--max-result",
+    "64KiB",
+    "--max-in-flight",
+    "512KiB",
+];
+
+fn ok() -> Reply {
+    Reply::Status("OK".into())
+}
+
+#[test]
+fn beyond_the_connection_limit_both_faces_refuse_in_their_own_words() {
+    let folder = folder();
+    let server = Server::with(&data(&folder), &["--max-connections", "2"]);
+    let (mut first, mut second) = (server.redis(), server.redis());
+    for redis in [&mut first, &mut second] {
+        assert_eq!(redis.command("PING"), Reply::Status("PONG".into()));
+    }
+    let mut third = server.redis();
+    assert_eq!(
+        third.reply(),
+        Reply::Error("ERR max number of clients reached".into())
+    );
+    assert_eq!(third.reply(), Reply::End);
+    let refused = server.http().get("/healthz");
+    assert_eq!((refused.status, refused.outcome()), (503, "unavailable"));
+    assert_eq!(
+        refused.header("content-type"),
+        Some("application/problem+json")
+    );
+    assert!(refused.header("retry-after").is_some());
+
+    assert_eq!(first.command("QUIT"), ok());
+    drop(first);
+    let begun = Instant::now();
+    while server.redis().command("PING") != Reply::Status("PONG".into()) {
+        assert!(begun.elapsed() < PATIENCE, "the place is not free again");
+    }
+    assert_eq!(second.command("PING"), Reply::Status("PONG".into()));
+}
+
+/// The two halves of a `SET` of 60 KB.
+fn halves(key: &str) -> (Vec<u8>, Vec<u8>) {
+    let value = vec![b'x'; 60_000];
+    let whole = encode(&[b"SET", key.as_bytes(), &value, b"EX", b"100"]);
+    let (first, second) = whole.split_at(whole.len() - 10);
+    (first.to_vec(), second.to_vec())
+}
+
+#[test]
+fn clients_that_together_hold_more_than_the_limit_are_all_answered() {
+    let folder = folder();
+    let server = Server::with(&data(&folder), &SMALL);
+    let mut clients: Vec<Redis> = (0..40).map(|_| server.redis()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(&halves(&format!("k{number}")).0);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(&halves(&format!("k{number}")).1);
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply(), ok());
+    }
+}
+
+#[test]
+fn clients_that_stall_with_the_memory_of_others_are_let_go() {
+    let folder = folder();
+    let arguments = [&SMALL[..], &["--body-timeout", "100ms"]].concat();
+    let server = Server::with(&data(&folder), &arguments);
+    let mut stalled: Vec<Redis> = (0..20).map(|_| server.redis()).collect();
+    for (number, client) in stalled.iter_mut().enumerate() {
+        client.send(&halves(&format!("k{number}")).0);
+    }
+    // Each of these needs room that only the stalled ones can give.
+    for _ in 0..3 {
+        assert_eq!(server.redis().command("PING"), Reply::Status("PONG".into()));
+    }
+    assert_eq!(
+        server.http().post("/v1/claims/default/h", b"body").status,
+        201
+    );
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_up_only_itself() {
+    let folder = folder();
+    let server = Server::with(&data(&folder), &SMALL);
+    let value = "x".repeat(60_000);
+    assert_eq!(
+        server.redis().command(&format!("SET k {value} EX 100")),
+        ok()
+    );
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap()
+            .trim();
+        line.trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let before = memory();
+    let mut greedy = server.redis();
+    greedy.send(&encode(&[b"GET", b"k"]).repeat(2000));
+    // Its replies are 120 MB; while they wait, others are served.
+    let mut other = server.redis();
+    for _ in 0..100 {
+        assert_eq!(other.command("PING"), Reply::Status("PONG".into()));
+    }
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 40_000, "grown by {grown} kB");
+    for _ in 0..2000 {
+        assert_eq!(greedy.reply(), Reply::Bytes(value.clone().into_bytes()));
+    }
+}

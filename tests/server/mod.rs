@@ -1,0 +1,23 @@
+//! The real process: how it starts, what it refuses, and how it ends.
+
+mod faces;
+mod limits;
+mod start;
+mod stop;
+mod verbs;
+
+use std::path::Path;
+
+/// A fresh folder, gone with the test.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// The data directory in it, not made yet.
+fn data(folder: &tempfile::TempDir) -> std::path::PathBuf {
+    folder.path().join("data")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

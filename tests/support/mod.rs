@@ -1,0 +1,17 @@
+//! What suites share: the real binary in a fresh folder, and clients that see every byte.
+
+// Shared with suites of this binary, and with nobody else.
+#![allow(unreachable_pub)]
+
+pub mod http;
+pub mod process;
+pub mod redis;
+
+pub use http::Http;
+pub use process::{Output, Server, onced};
+pub use redis::Redis;
+
+use std::time::Duration;
+
+/// How long anything may take before a test gives up; no test waits for it when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(30);
