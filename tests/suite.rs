@@ -2,8 +2,11 @@
 
 // Helpers of tests may unwrap as tests do.
 #![allow(clippy::unwrap_used)]
+// One binary: what is public here is public to its suites alone.
+#![allow(unreachable_pub)]
 
 mod corpus;
 mod model;
 mod server;
 mod support;
+mod webhooks;
