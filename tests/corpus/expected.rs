@@ -53,18 +53,26 @@ impl Expected {
     }
 
     /// Compares, and gives names.
+    ///
+    /// # Errors
+    /// What was expected and what there is, of the first fact that does not hold.
     pub(super) fn check(
         &self,
         answer: &Answer,
         now: Timestamp,
         names: &mut Names,
-    ) -> Result<(), String> {
-        if answer.outcome != self.outcome {
-            return Err(self.outcome.clone());
+    ) -> Result<(), (String, String)> {
+        let outcome = &self.outcome;
+        if answer.outcome != *outcome {
+            return Err((outcome.clone(), answer.outcome.clone()));
         }
         for fact in &self.facts {
             if !fact.holds(&answer.members, now, names) {
-                return Err(format!("{} {}", self.outcome, fact.describe(now, names)));
+                let expected = format!("{outcome} {}", fact.describe(now, names));
+                return Err((
+                    expected,
+                    format!("{outcome} {}", fact.found(&answer.members)),
+                ));
             }
         }
         Ok(())
@@ -139,6 +147,21 @@ impl Fact {
                 _ => false,
             },
         }
+    }
+
+    /// What the answer says where this was expected.
+    fn found(&self, members: &Value) -> String {
+        let (Fact::Missing(path)
+        | Fact::Equals(path, _)
+        | Fact::Named(path, _)
+        | Fact::At(path, _)
+        | Fact::Between(path, ..)
+        | Fact::Within(path, ..)) = self
+        else {
+            return "not so".to_owned();
+        };
+        let value = members.find(path);
+        value.map_or(format!("-{path}"), |value| format!("{path}={value}"))
     }
 
     /// With everything in it that the script leaves to be computed.

@@ -40,14 +40,22 @@ pub(super) struct Failure {
     step: String,
     expected: String,
     got: String,
+    answer: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}:{} on {}: {}\n    {}\n    expected: {}\n    got:      {}",
-            self.script, self.line, self.driver, self.case, self.step, self.expected, self.got
+            "{}:{} on {}: {}\n    {}\n    expected: {}\n    got:      {}\n    answer:   {}",
+            self.script,
+            self.line,
+            self.driver,
+            self.case,
+            self.step,
+            self.expected,
+            self.got,
+            self.answer
         )
     }
 }
@@ -58,6 +66,17 @@ pub(super) struct Count {
     pub(super) ran: usize,
     pub(super) left_out: usize,
     pub(super) steps: usize,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count {
+            ran,
+            left_out,
+            steps,
+        } = self;
+        write!(f, "{ran} cases ({steps} steps), {left_out} not for it")
+    }
 }
 
 /// Runs every case that is for the driver.
@@ -86,7 +105,7 @@ fn run_case(script: &Script, case: &Case, kind: &Kind) -> Result<usize, Box<Fail
     let mut names = Names::new();
     let mut steps = 0;
     for line in &case.lines {
-        let fail = |expected: String, got: String| {
+        let fail = |expected: String, got: String, answer: String| {
             Box::new(Failure {
                 script: script.name.clone(),
                 line: line.number,
@@ -95,6 +114,7 @@ fn run_case(script: &Script, case: &Case, kind: &Kind) -> Result<usize, Box<Fail
                 step: line.text.clone(),
                 expected,
                 got,
+                answer,
             })
         };
         match &line.what {
@@ -104,11 +124,11 @@ fn run_case(script: &Script, case: &Case, kind: &Kind) -> Result<usize, Box<Fail
                 steps += 1;
                 let request = step
                     .resolve(&names)
-                    .map_err(|problem| fail("a question".to_owned(), problem))?;
+                    .map_err(|problem| fail("a question".to_owned(), problem, "none".to_owned()))?;
                 let answer = driver.run(&request);
                 expected
                     .check(&answer, driver.now(), &mut names)
-                    .map_err(|expected| fail(expected, answer.to_string()))?;
+                    .map_err(|(expected, got)| fail(expected, got, answer.to_string()))?;
             }
         }
     }
