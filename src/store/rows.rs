@@ -132,8 +132,8 @@ impl<'a> RecordRow<'a> {
         )?;
         let by_lease_end = self.flags & BY_LEASE_END != 0;
         rule(
-            !by_lease_end || self.state >= 3,
-            "a lease end that led to neither in_doubt nor dead",
+            !by_lease_end || self.state == 0 || self.state >= 3,
+            "a lease end that led to neither an orphan nor in_doubt nor dead",
         )?;
         rule(Token::new(self.token).is_some(), "a token that is none")?;
         rule(self.generation >= 1, "generation 0")?;
