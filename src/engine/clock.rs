@@ -90,28 +90,43 @@ impl Source {
         Source::System { boot_id }
     }
 
-    /// What the clocks say now.
+    /// What the clocks say now, and whether the boot clock stands between two milliseconds.
     #[must_use]
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> (Reading, bool) {
         match self {
             Source::System { boot_id } => {
                 let millis = |clock| {
                     let time = rustix::time::clock_gettime(clock);
                     let secs = u64::try_from(time.tv_sec).unwrap_or(0);
                     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-                    secs.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+                    let millis = secs.saturating_mul(1000).saturating_add(nanos / 1_000_000);
+                    (millis, nanos % 1_000_000 > 0)
                 };
-                Reading {
-                    wall: millis(rustix::time::ClockId::Realtime),
-                    boot: millis(rustix::time::ClockId::Boottime),
-                    boot_id: *boot_id,
-                }
+                let (wall, _) = millis(rustix::time::ClockId::Realtime);
+                let (boot, between) = millis(rustix::time::ClockId::Boottime);
+                let boot_id = *boot_id;
+                (
+                    Reading {
+                        wall,
+                        boot,
+                        boot_id,
+                    },
+                    between,
+                )
             }
-            Source::Manual(clock) => Reading {
-                wall: clock.wall.load(Ordering::SeqCst),
-                boot: clock.boot.load(Ordering::SeqCst),
-                boot_id: clock.boot_id,
-            },
+            Source::Manual(clock) => {
+                let wall = clock.wall.load(Ordering::SeqCst);
+                let boot = clock.boot.load(Ordering::SeqCst);
+                let boot_id = clock.boot_id;
+                (
+                    Reading {
+                        wall,
+                        boot,
+                        boot_id,
+                    },
+                    false,
+                )
+            }
         }
     }
 }
@@ -166,7 +181,7 @@ impl Clock {
     /// the boot clock if the machine was not restarted, else by the wall clock; never less than zero.
     #[must_use]
     pub fn new(source: Source, last: Option<Position>) -> Clock {
-        let reading = source.read();
+        let (reading, _) = source.read();
         let position = match last {
             None => Position {
                 time: Timestamp::from_millis(reading.wall),
@@ -201,7 +216,7 @@ impl Clock {
 
     /// The instant for a batch; never below the last one.
     pub fn now(&mut self) -> Now {
-        let reading = self.source.read();
+        let (reading, between) = self.source.read();
         let passed = reading.boot.saturating_sub(self.position.reading.boot);
         let mut time = self.position.time.as_millis().saturating_add(passed);
         let boot = self.position.boot.after(Span::from_millis(passed));
@@ -264,6 +279,7 @@ impl Clock {
         Now {
             time,
             boot,
+            between,
             wall_ahead,
         }
     }

@@ -207,14 +207,23 @@ impl BootTime {
 pub struct Now {
     /// Engine time.
     pub time: Timestamp,
-    /// The store's boot clock.
+    /// The store's boot clock: its last whole millisecond.
     pub boot: BootTime,
+    /// The clock stands between that millisecond and the next one.
+    pub between: bool,
     /// How many milliseconds the wall clock is ahead of engine time: absolute times of Redis commands are
     /// the client's wall clock, and are converted by this offset on their way in and out.
     pub wall_ahead: i64,
 }
 
 impl Now {
+    /// The end of a duration that begins now. Counted from the next whole millisecond, so that no lease is
+    /// shorter than was asked for.
+    #[must_use]
+    pub const fn end_of(self, span: Span) -> BootTime {
+        BootTime(self.boot.0.saturating_add(self.between as u64)).after(span)
+    }
+
     /// Engine time of an instant that a client read off the wall clock.
     #[must_use]
     pub const fn from_wall(self, wall: Timestamp) -> Timestamp {
@@ -293,6 +302,18 @@ mod tests {
             assert_eq!(Span::parse(&span.to_string()), Ok(span));
         }
         assert_eq!(Span::from_secs(72 * 3600).to_string(), "72h");
+    }
+
+    #[test]
+    fn no_duration_is_shorter_than_asked_for_between_two_milliseconds() {
+        let at = |between| Now {
+            boot: BootTime::from_millis(1000),
+            between,
+            ..Now::default()
+        };
+        let lease = Span::from_millis(400);
+        assert_eq!(at(false).end_of(lease).as_millis(), 1400);
+        assert_eq!(at(true).end_of(lease).as_millis(), 1401);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Place {
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        Timestamp::from_millis(Source::Manual(self.clock.clone()).read().wall)
+        Timestamp::from_millis(Source::Manual(self.clock.clone()).read().0.wall)
     }
 }
 

@@ -54,6 +54,7 @@ impl Model {
             time: START.after(self.elapsed),
             // Far from engine time, so that nothing holds by mixing the two up.
             boot: BootTime::from_millis(5_000_000).after(self.elapsed),
+            between: false,
             wall_ahead: 0,
         }
     }

@@ -214,6 +214,7 @@ impl Node {
         Now {
             time: Timestamp::from_millis(START.0 + INSTANTS[self.instant]),
             boot: BootTime::from_millis(START.1 + INSTANTS[self.instant]),
+            between: false,
             wall_ahead: 0,
         }
     }

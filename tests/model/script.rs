@@ -87,6 +87,7 @@ impl World {
         Now {
             time: Timestamp::from_millis(START.0 + self.elapsed),
             boot: BootTime::from_millis(START.1 + self.elapsed),
+            between: false,
             wall_ahead: 0,
         }
     }

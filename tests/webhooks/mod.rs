@@ -113,7 +113,7 @@ fn every_delivery_counts_once() {
     assert_eq!(server.term().code(), 0);
     println!(
         "webhooks: {} ({given} deliveries, {} distinct) sent {sent} times, {} acquired, {} duplicates, \
-         {} workers died, {} answers lost and repeated, server killed twice: {} done, each once",
+         {} workers died, {} requests repeated, server killed twice: {} done, each once",
         path.file_name().unwrap().to_string_lossy(),
         distinct.len(),
         ledger.grants(),

@@ -89,7 +89,7 @@ fn same_claim(shown: &Shown, claim: &Claim) -> bool {
 
 /// Same token, same attempt; the lease granted runs from now and never gets shorter.
 fn resume(context: Context<'_>, shown: Shown) -> Step {
-    let lease_end = context.now.boot.after(shown.record.lease);
+    let lease_end = context.now.end_of(shown.record.lease);
     if shown.state == State::Done || lease_end <= shown.record.lease_end {
         return context.refuse(Verdict::Acquired(Reason::Resumed), Some(shown));
     }
@@ -138,7 +138,7 @@ fn grant(context: Context<'_>, shown: Option<&Shown>, claim: &Claim, reason: Rea
     record.owner.clone_from(&claim.owner);
     record.claimed_at = now.time;
     record.lease = claim.lease.unwrap_or(context.policy.lease);
-    record.lease_end = now.boot.after(record.lease);
+    record.lease_end = now.end_of(record.lease);
     record.retention = claim.retention.unwrap_or(context.policy.retention);
     record.window = context.policy.window;
     record.on_lease_end = claim.on_lease_end.unwrap_or(context.policy.on_lease_end);

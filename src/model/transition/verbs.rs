@@ -31,7 +31,7 @@ pub(super) fn renew(
     record.state = State::Pending;
     record.by_lease_end = false;
     record.lease = lease.unwrap_or(record.lease);
-    record.lease_end = context.now.boot.after(record.lease);
+    record.lease_end = context.now.end_of(record.lease);
     context.put(Verdict::Renewed, record)
 }
 
@@ -323,7 +323,7 @@ fn put_aside(
         let delay = failure
             .retry_in
             .unwrap_or_else(|| backoff(context, key, record.attempt));
-        record.retry_at(context.now.boot.after(delay));
+        record.retry_at(context.now.end_of(delay));
     }
     context.put(Verdict::Failed, record)
 }
