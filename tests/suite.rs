@@ -2,8 +2,15 @@
 
 // Helpers of tests may unwrap as tests do.
 #![allow(clippy::unwrap_used)]
+// One binary: what is public here is public to its suites alone.
+#![allow(unreachable_pub)]
+// Seeds and counts are for people who read a run.
+#![allow(clippy::print_stdout)]
 
+mod architecture;
 mod corpus;
 mod model;
+mod readme;
 mod server;
 mod support;
+mod webhooks;

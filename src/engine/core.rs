@@ -400,7 +400,7 @@ impl Core {
                 ) {
                     // Faces and model keep every field within what an entry can hold.
                     tracing::error!(?key, %error, "a decision does not fit an entry of the journal");
-                    return Err(Unavailable::TooLarge);
+                    return Err(Unavailable::Defect);
                 }
                 entries.push(entry);
                 slots.push(Slot { key, record, lsn });

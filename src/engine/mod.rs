@@ -69,6 +69,8 @@ pub enum Unavailable {
     Overloaded,
     /// More than one unit may write (SPEC 10).
     TooLarge,
+    /// A rule of the engine's own was broken; the log says which.
+    Defect,
     /// The engine is stopping. What was asked may have been stored: nobody was told.
     Stopping,
 }
@@ -83,6 +85,9 @@ impl fmt::Display for Unavailable {
                 "the disk is slower than the writes that wait for it; try again"
             }
             Unavailable::TooLarge => "more than may be written in one step; send less at once",
+            Unavailable::Defect => {
+                "a defect of the server: nothing was stored; report it with the server's log"
+            }
             Unavailable::Stopping => "the server is stopping; try again",
         })
     }
@@ -170,6 +175,18 @@ impl Limits {
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
+    /// Of the handles alone: the threads have the inside, and end when this does.
+    _life: Arc<Life>,
+}
+
+/// Stops the threads when the last handle goes. What was decided is in the journal; [`Engine::close`] waits
+/// for the rest.
+struct Life(Arc<Inner>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 struct Inner {
@@ -188,6 +205,8 @@ struct Inner {
     failure: OnceLock<Arc<EngineError>>,
     failed: Notify,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    #[cfg(test)]
+    folder: Mutex<Option<tempfile::TempDir>>,
 }
 
 impl Inner {
@@ -204,7 +223,21 @@ impl Inner {
             failure: OnceLock::new(),
             failed: Notify::new(),
             threads: Mutex::new(Vec::new()),
+            #[cfg(test)]
+            folder: Mutex::new(None),
         }
+    }
+
+    /// No new commands; the threads bring what was decided to the disk and end.
+    fn stop(&self) {
+        let mut core = self.core.lock();
+        if core.phase == Phase::Running {
+            core.phase = Phase::Stopping;
+        }
+        drop(core);
+        self.gathered.notify_all();
+        self.wake_store.notify_all();
+        self.room_made.notify_waiters();
     }
 
     /// Storage failed: from here on nobody is told that anything succeeded.
@@ -293,15 +326,7 @@ impl Engine {
     /// # Errors
     /// What made the engine fail.
     pub fn close(&self) -> Result<(), Arc<EngineError>> {
-        {
-            let mut core = self.inner.core.lock();
-            if core.phase == Phase::Running {
-                core.phase = Phase::Stopping;
-            }
-        }
-        self.inner.gathered.notify_all();
-        self.inner.wake_store.notify_all();
-        self.inner.room_made.notify_waiters();
+        self.inner.stop();
         for thread in std::mem::take(&mut *self.inner.threads.lock()) {
             // A thread that panicked has ended the process (release) or said so on standard error.
             let _ = thread.join();
@@ -491,11 +516,13 @@ impl Drop for Hold<'_> {
 
 #[cfg(test)]
 impl Engine {
-    /// An engine for a unit test, on files that lose their names at once.
+    /// An engine for a unit test, in a folder that goes with it.
     pub(crate) fn volatile(mut options: Options) -> Engine {
         let dir = tempfile::tempdir().unwrap();
         options.journal.segment_size = 16 << 20;
-        Engine::open(dir.path(), options).unwrap().0
+        let engine = Engine::open(dir.path(), options).unwrap().0;
+        *engine.inner.folder.lock() = Some(dir);
+        engine
     }
 }
 

@@ -18,7 +18,7 @@ use super::core::{Core, Phase, Policies, detach, large_bodies_mut};
 use super::gather::Gather;
 use super::late::Late;
 use super::recent::{Recent, Slot};
-use super::{Engine, EngineError, Inner, Limits, Options, checkpoint, commit};
+use super::{Engine, EngineError, Inner, Life, Limits, Options, checkpoint, commit};
 use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::prepare::Preparer;
 use crate::journal::recovery::{self, Recovery};
@@ -281,7 +281,8 @@ fn start(
         )?
     };
     inner.threads.lock().extend([journal, keeper]);
-    Ok(Engine { inner })
+    let _life = Arc::new(Life(inner.clone()));
+    Ok(Engine { inner, _life })
 }
 
 /// Makes an empty store beside where it will be, and moves it there in one step.

@@ -183,7 +183,9 @@ impl From<Unavailable> for Refusal {
                 retry_after: Some(FULL_RETRY),
                 ..Refusal::new(StatusCode::INSUFFICIENT_STORAGE, "full", detail)
             },
-            Unavailable::Overloaded | Unavailable::Stopping => Refusal::unavailable(detail),
+            Unavailable::Overloaded | Unavailable::Stopping | Unavailable::Defect => {
+                Refusal::unavailable(detail)
+            }
             Unavailable::TooLarge => Refusal::too_large(detail),
         }
     }

@@ -130,7 +130,6 @@ impl Asked<'_> {
         // One command, one outcome; an engine that gives none has stopped.
         match outcomes.pop().unwrap_or(Err(Unavailable::Stopping)) {
             Ok(outcome) => Ok(outcome),
-            Err(Unavailable::TooLarge) => Err(too_large(self.route.body, None)),
             Err(unavailable) => Err(unavailable.into()),
         }
     }
@@ -178,7 +177,7 @@ impl Asked<'_> {
         let (headers, room) = (&self.parts.headers, &self.face.room);
         let taken = body.read(headers, limit, options.body_timeout, room);
         taken.await.map_err(|error| match error {
-            BodyError::TooLarge => too_large(self.route.body, Some(limit)),
+            BodyError::TooLarge => too_large(self.route.body, limit),
             BodyError::Encoded => {
                 Refusal::bad_input_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, error.to_string())
             }
@@ -337,22 +336,14 @@ impl Asked<'_> {
     }
 }
 
-/// `limit` is known where this face refused, and not where the engine did.
-fn too_large(body: BodyUse, limit: Option<usize>) -> Refusal {
-    let most = limit.map_or_else(
-        || "less than was sent".to_owned(),
-        |limit| format!("at most {limit} bytes"),
-    );
+fn too_large(body: BodyUse, limit: usize) -> Refusal {
     match body {
-        BodyUse::None if limit.is_some() => {
-            Refusal::bad_input("this route takes no body; options go into the query")
-        }
-        BodyUse::None => Unavailable::TooLarge.into(),
+        BodyUse::None => Refusal::bad_input("this route takes no body; options go into the query"),
         BodyUse::Payload => Refusal::too_large(format!(
-            "a payload has {most}; keep it elsewhere and claim with a fingerprint of it"
+            "a payload has at most {limit} bytes; keep it elsewhere and claim with a fingerprint of it"
         )),
         BodyUse::Result => Refusal::too_large(format!(
-            "a result has {most}; keep it elsewhere and complete again without the body"
+            "a result has at most {limit} bytes; keep it elsewhere and complete again without the body"
         )),
     }
 }

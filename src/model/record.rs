@@ -334,8 +334,9 @@ pub struct Record {
     pub kind: Kind,
     /// The state as written. How it shows at an instant is `Shown`'s business (SPEC 2).
     pub state: State,
-    /// `in_doubt` or `dead` was written because the lease ended: the holder's token is still accepted, and
-    /// the state is derived anew at every question, so that writing it down changed no answer.
+    /// The end of the lease was written down, with the state that it led to (`pending` for an orphan,
+    /// `in_doubt` or `dead`): the holder's token is still accepted, and the state is derived anew at every
+    /// question, so that writing it down changed no answer.
     pub by_lease_end: bool,
     /// Finished in the step that acquired it (mode `once`).
     pub once: bool,

@@ -114,7 +114,8 @@ impl Parser {
     /// Bytes of the request that is arriving, as far as they were taken out of the input.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.size
+        // The argument that is arriving was announced, but its bytes are still in the input, or not even there.
+        self.size.saturating_sub(self.bulk.unwrap_or(0))
     }
 
     /// The next request, if all of it is there; what was read is taken out of `input`.
@@ -128,7 +129,7 @@ impl Parser {
     ) -> Result<Option<Request>, ProtocolError> {
         loop {
             let step = match (self.bulk, self.missing) {
-                (Some(len), _) => self.argument(input, len, limits)?,
+                (Some(len), _) => self.argument(input, len)?,
                 (None, 0) => match input.first() {
                     None => Step::More,
                     Some(b'*') => self.array_head(input, limits)?,
@@ -184,12 +185,7 @@ impl Parser {
     }
 
     /// The bytes of an argument and its line end.
-    fn argument(
-        &mut self,
-        input: &mut BytesMut,
-        len: usize,
-        limits: &Limits,
-    ) -> Result<Step, ProtocolError> {
+    fn argument(&mut self, input: &mut BytesMut, len: usize) -> Result<Step, ProtocolError> {
         match input.get(len..len.saturating_add(2)) {
             None => return Ok(Step::More),
             Some(b"\r\n") => {}
@@ -197,7 +193,6 @@ impl Parser {
         }
         let argument = input.split_to(len).freeze();
         input.advance(2);
-        debug_assert!(self.args.len() < limits.arguments);
         self.args.push(argument);
         self.bulk = None;
         self.missing = self.missing.saturating_sub(1);
@@ -393,6 +388,14 @@ mod tests {
         assert_eq!(parser.parse(&mut input, &Limits::default()), Ok(None));
         assert_eq!(parser.args.capacity(), 0);
         assert!(input.capacity() < 100);
+    }
+
+    #[test]
+    fn what_is_announced_does_not_count_as_pending_before_it_is_there() {
+        let mut parser = Parser::default();
+        let mut input = BytesMut::from(&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108860\r\nab"[..]);
+        assert_eq!(parser.parse(&mut input, &Limits::default()), Ok(None));
+        assert_eq!((parser.pending(), &input[..]), (4, &b"ab"[..]));
     }
 
     #[test]

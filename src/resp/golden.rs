@@ -146,6 +146,7 @@ fn answers_are_those_of_redis_in_one_piece_and_byte_by_byte() {
     let cases = cases();
     assert!(cases.len() > 150);
     let mut wrong = Vec::new();
+    let mut desk = Desk::new();
     for case in &cases {
         let deviation = DEVIATIONS.iter().find(|(name, _, _)| *name == case.name);
         let expected = match deviation {
@@ -163,7 +164,8 @@ fn answers_are_those_of_redis_in_one_piece_and_byte_by_byte() {
             _ => 1,
         };
         for piece in [usize::MAX, small] {
-            let (answer, closed) = Desk::new().talk(&case.sent, piece);
+            let (answer, closed) = desk.talk(&case.sent, piece);
+            desk.empty();
             let closed = if closed { " closed" } else { "" };
             let answer = format!("{}{closed}", escape(&answer));
             if answer.trim_start() != expected {

@@ -56,18 +56,23 @@ pub(super) struct Ends {
     pub(super) absolute: bool,
 }
 
-/// The error for a command that was not decided. The first word is chosen so that clients repeat what is
-/// worth repeating: `LOADING` is retried by ioredis, lettuce, redis-py and go-redis, and by then they have
-/// reached the next process (nothing was stored); `TRYAGAIN` by go-redis; `MISCONF` is what Redis says of a
-/// disk that does not take writes, and is left to people.
+/// The error for a command that has no outcome. The first word decides what clients do by themselves:
+/// `TRYAGAIN` is repeated by go-redis, and nothing was stored. `MISCONF`, Redis's word for a disk that takes no
+/// writes, is repeated by none: it is left to people. A stopping engine gets that word too, and not `LOADING`,
+/// which ioredis, lettuce, redis-py and go-redis repeat: what was asked may have been stored, and a `SET .. NX`
+/// sent again by itself would then tell its winner that somebody else has the key.
 pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
-    let word = match error {
-        Unavailable::Full => "MISCONF",
-        Unavailable::Overloaded => "TRYAGAIN",
-        Unavailable::TooLarge => "ERR",
-        Unavailable::Stopping => "LOADING",
+    let text = match error {
+        Unavailable::Full => format!("MISCONF {error}"),
+        Unavailable::Overloaded => format!("TRYAGAIN {error}"),
+        Unavailable::TooLarge | Unavailable::Defect => format!("ERR {error}"),
+        Unavailable::Stopping => {
+            "MISCONF the server is stopping, and what was asked may have been \
+                                  stored; look before sending it again"
+                .to_owned()
+        }
     };
-    format!("{word} {error}").into_bytes()
+    text.into_bytes()
 }
 
 /// No value of a decision may be missing, but a body in memory no longer is a defect that should be told.
@@ -336,7 +341,7 @@ mod tests {
             (Unavailable::Full, "-MISCONF the disk"),
             (Unavailable::Overloaded, "-TRYAGAIN the disk"),
             (Unavailable::TooLarge, "-ERR more than"),
-            (Unavailable::Stopping, "-LOADING the server"),
+            (Unavailable::Stopping, "-MISCONF the server"),
         ] {
             for answer in [Answer::Value, Answer::Stored(2), Answer::Deleted(2)] {
                 let fine = outcome(Verdict::String(StringReply::Deleted(true)));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::Limits;
 use super::commands::{self, Call, Connection, Next, Question, Quiet, Refusal};
 use super::face::Face;
 use super::frame::{Parser, ProtocolError, Request};
@@ -61,6 +62,11 @@ impl Batch {
     /// What the engine is to decide, once.
     pub fn units(&mut self) -> Vec<Unit> {
         std::mem::take(&mut self.units)
+    }
+
+    /// Whether another request may join, by number, by bytes read, and by bytes answered already.
+    fn has_room(&self, limits: &Limits) -> bool {
+        self.slots.len() < limits.pipeline && self.size < ENOUGH && self.local.len() < ENOUGH
     }
 
     /// Whether nothing was read.
@@ -235,7 +241,7 @@ impl Session {
         let mut batch = Batch::default();
         let face = self.face.clone();
         let limits = &face.options.limits;
-        while !self.closed && batch.slots.len() < limits.pipeline && batch.size < ENOUGH {
+        while !self.closed && batch.has_room(limits) {
             let request = match self.held.take() {
                 Some(request) => request,
                 None => match self.parser.parse(input, limits) {

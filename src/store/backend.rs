@@ -15,11 +15,11 @@ use super::error::is_full;
 /// made before is closed.
 pub type Source = Arc<dyn Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync>;
 
-/// The storage of an existing file.
-pub(super) fn file(path: &Path, write: bool) -> Source {
+/// The storage of an existing file. Also where nothing is written, its lock needs the right to.
+pub(super) fn file(path: &Path) -> Source {
     let path = path.to_owned();
     Arc::new(move || {
-        let file = OpenOptions::new().read(true).write(write).open(&path)?;
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
         let backend = FileBackend::new(file).map_err(io::Error::other)?;
         Ok(Box::new(backend) as Box<dyn StorageBackend>)
     })
@@ -52,6 +52,37 @@ fn copy(error: &io::Error) -> io::Error {
     }
 }
 
+type Locked<T> = Result<T, BackendError>;
+
+/// Locks are those of the storage below.
+macro_rules! lock_below {
+    () => {
+        fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
+            self.inner.try_lock_range(start, end)
+        }
+
+        fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
+            self.inner.try_lock_shared_range(start, end)
+        }
+
+        fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
+            self.inner.lock_range(start, end)
+        }
+
+        fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
+            self.inner.lock_shared_range(start, end)
+        }
+
+        fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
+            self.inner.unlock_range(start, end)
+        }
+
+        fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
+            self.inner.query_lock_range(start, end)
+        }
+    };
+}
+
 /// A backend that remembers its first failure.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -69,8 +100,6 @@ impl Watched {
     }
 }
 
-type Locked<T> = Result<T, BackendError>;
-
 impl StorageBackend for Watched {
     fn len(&self) -> io::Result<u64> {
         self.watch(self.inner.len())
@@ -85,7 +114,10 @@ impl StorageBackend for Watched {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.watch(self.inner.sync_data())
+        // After a failed sync nobody knows what the disk has, also where the reason is a lack of space:
+        // that is no state to go on from.
+        let synced = self.inner.sync_data();
+        self.watch(synced.map_err(|error| io::Error::other(format!("sync: {error}"))))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -96,29 +128,7 @@ impl StorageBackend for Watched {
         self.inner.close()
     }
 
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
-        self.inner.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
-        self.inner.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
-        self.inner.lock_range(start, end)
-    }
-
-    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
-        self.inner.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
-        self.inner.unlock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
-        self.inner.query_lock_range(start, end)
-    }
+    lock_below!();
 }
 
 const BLOCK: u64 = 4096;
@@ -267,6 +277,8 @@ impl StorageBackend for Peek {
     fn close(&self) -> io::Result<()> {
         self.inner.close()
     }
+
+    lock_below!();
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Report {
 /// what was written, and no table can be trusted.
 pub fn check(path: impl AsRef<Path>, options: Options) -> Result<Report, StoreError> {
     let path = path.as_ref();
-    check_source(&backend::file(path, false), path, options)
+    check_source(&backend::file(path), path, options)
 }
 
 /// As [`check`], of the storage of a backend.

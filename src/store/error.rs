@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// what creates records, and try again. Everything else is fatal to whoever holds the store.
 #[derive(Debug)]
 pub enum StoreError {
-    /// No space on the file system, or a quota is used up. What was committed before is intact.
+    /// A write found no space on the file system, or a quota used up. What was committed before is intact.
     Full {
         /// What was attempted.
         operation: &'static str,

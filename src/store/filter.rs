@@ -72,15 +72,20 @@ impl Filter {
 
     /// From here on the hash is contained.
     pub(super) fn insert(&mut self, hash: u64) {
-        if self.contains(hash) {
+        let older = self.links.split_last().map_or(&[][..], |(_, older)| older);
+        if older.iter().any(|link| link.bloom.contains_hash(hash)) {
             return;
         }
         if self.room() == 0 {
+            if self.contains(hash) {
+                return;
+            }
             let last = self.links.last().map_or(LEAST, |link| link.capacity);
             self.links.push(Link::new(last.saturating_mul(2)));
         }
-        if let Some(link) = self.links.last() {
-            link.bloom.insert_hash(hash);
+        if let Some(link) = self.links.last()
+            && !link.bloom.insert_hash(hash)
+        {
             link.taken.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -13,10 +13,12 @@
 //! drops tables in which nothing can be alive.
 
 mod backend;
+mod bodies;
 mod check;
 mod checkpoint;
 mod codec;
 mod entry;
+mod entry_rows;
 mod error;
 mod filter;
 mod layout;

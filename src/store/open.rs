@@ -1,9 +1,10 @@
 //! Creating, opening and reopening a store.
 
-use redb::{Database, ReadableDatabase, TableError};
+use redb::{Database, DatabaseError, ReadableDatabase, TableError};
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::backend::{self, Failure, Peek, Source, Watched};
 use super::codec::{
@@ -112,7 +113,7 @@ impl Store {
             .truncate(true)
             .open(&new)
             .map_err(failed)?;
-        initialize(&backend::file(&new, true), &new, store_id, options)?;
+        initialize(&backend::file(&new), &new, store_id, options)?;
         fs::rename(&new, path).map_err(failed)?;
         let folder = path
             .parent()
@@ -130,7 +131,7 @@ impl Store {
     /// [`StoreError::Damage`] where it does not hold what was written to it.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<(Store, Opened), StoreError> {
         let path = path.as_ref();
-        open(backend::file(path, true), path.to_owned(), options)
+        open(backend::file(path), path.to_owned(), options)
     }
 
     /// As [`Store::create`], in the storage of an empty backend.
@@ -234,8 +235,8 @@ fn simulated() -> PathBuf {
 
 fn open(source: Source, path: PathBuf, options: Options) -> Result<(Store, Opened), StoreError> {
     const OPERATION: &str = "open the store";
-    drop(peek(&source, &path, options.cache, OPERATION)?);
-    let (database, failure) = open_database(&source, &path, options.cache, OPERATION)?;
+    // Everything is looked at before anything is written: a refused file stays as it was.
+    let (database, failure) = peek(&source, &path, options.cache, OPERATION)?;
     let read = || {
         let (state, policies) = read_meta(&database)?;
         let scanned = scan(&database, &KeyHasher::new(&state.store_id))?;
@@ -243,6 +244,17 @@ fn open(source: Source, path: PathBuf, options: Options) -> Result<(Store, Opene
     };
     let (state, policies, scanned) =
         read().map_err(|fault| explain(OPERATION, &path, &failure, fault))?;
+    drop(database);
+    let (database, failure) = open_database(&source, &path, options.cache, OPERATION)?;
+    let again = read_meta(&database).and_then(|(again, _)| match again == state {
+        true => Ok(()),
+        false => Err(damage(
+            META,
+            Some(STATE_KEY),
+            "it changed while it was read",
+        )),
+    });
+    again.map_err(|fault| explain(OPERATION, &path, &failure, fault))?;
     let opened = Opened {
         checkpoint: state.checkpoint,
         next_token: state.next_token,
@@ -273,8 +285,8 @@ fn open(source: Source, path: PathBuf, options: Options) -> Result<(Store, Opene
     Ok((store, opened))
 }
 
-/// Opens the database over a layer that keeps writes in memory, verifies every page, and looks whether
-/// this version can read it. (redb itself trusts the pages it reads, and may panic over damaged ones.)
+/// Verifies every page, then opens the database over a layer that keeps writes in memory, if it is one
+/// this version can read. (redb itself trusts the pages it reads, and may panic over damaged ones.)
 pub(super) fn peek(
     source: &Source,
     path: &Path,
@@ -293,11 +305,12 @@ pub(super) fn peek(
         backend.close().map_err(failed)?;
         return Err(not_a_store("it does not begin as one"));
     }
+    backend.close().map_err(failed)?;
+    verify_pages(source, path, cache, operation)?;
     let failure = Arc::new(Failure::default());
-    let watched = Watched::new(backend, failure.clone());
+    let watched = Watched::new(source().map_err(failed)?, failure.clone());
     let database = Database::builder()
         .set_cache_size(cache)
-        .set_check_integrity_on_open(true)
         .create_with_backend(Peek::new(Box::new(watched)).map_err(failed)?)
         .map_err(|error| explain(operation, path, &failure, error.into()))?;
     let format =
@@ -316,6 +329,38 @@ pub(super) fn peek(
             known: FORMAT,
         }),
         Some(_) => Ok((database, failure)),
+    }
+}
+
+/// Runs the first pass of redb's integrity check, which reads every page once and compares its checksum.
+/// The passes after it rebuild what only a repair needs, so they are cut short.
+fn verify_pages(
+    source: &Source,
+    path: &Path,
+    cache: usize,
+    operation: &'static str,
+) -> Result<(), StoreError> {
+    let failed = |error| io_error(operation, path, error);
+    let failure = Arc::new(Failure::default());
+    let watched = Watched::new(source().map_err(failed)?, failure.clone());
+    let verified = Arc::new(AtomicBool::new(false));
+    let passed = verified.clone();
+    let opened = Database::builder()
+        .set_cache_size(cache)
+        .set_check_integrity_on_open(true)
+        .set_repair_callback(move |session| {
+            // 0.0 before the first pass, 0.3 where it failed and an older commit would be tried, 0.6
+            // after it.
+            if session.progress() > 0.0 {
+                passed.store(session.progress() > 0.5, Ordering::Relaxed);
+                session.abort();
+            }
+        })
+        .create_with_backend(Peek::new(Box::new(watched)).map_err(failed)?);
+    match opened {
+        Ok(_) => Ok(()),
+        Err(DatabaseError::RepairAborted) if verified.load(Ordering::Relaxed) => Ok(()),
+        Err(error) => Err(explain(operation, path, &failure, error.into())),
     }
 }
 
@@ -390,9 +435,7 @@ pub(super) fn unwritable(error: CodecError) -> Fault {
 }
 
 /// The state of the store, and its policies.
-pub(super) fn read_meta(
-    database: &Database,
-) -> Result<(StoreState, Policies), Fault> {
+pub(super) fn read_meta(database: &Database) -> Result<(StoreState, Policies), Fault> {
     let meta = database.begin_read()?.open_table(bytewise(META))?;
     let state = meta.get(STATE_KEY)?;
     let state = state.ok_or_else(|| damage(META, Some(STATE_KEY), "there is none"))?;

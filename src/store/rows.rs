@@ -2,18 +2,14 @@
 //! row must obey, and how it becomes a record again.
 
 use bytes::Bytes;
-use std::sync::Arc;
 
 use super::codec::{
-    ALL_FLAGS, BY_LEASE_END, BodyRow, ChangeRow, CodecError, ContentRow, DecisionRow, EFFECT,
-    EntryRow, FactRow, Facts, HOLD, ONCE, Part, PolicyRow, PrintRow, RecordRow, ResultRow, SLIDING,
+    ALL_FLAGS, BY_LEASE_END, BodyRow, ByRow, CodecError, ContentRow, EFFECT, FactRow, Facts, HOLD,
+    ONCE, Part, PrintRow, RecordRow, ResultRow, SLIDING,
 };
-use super::entry::{Change, Decision, Entry, OUTCOMES, VERBS};
-use crate::model::body::{Body, Content, INLINE_LIMIT, LargeContent, sha256};
+use crate::model::body::{Body, Content, DEFAULT_CONTENT_TYPE, INLINE_LIMIT, LargeContent};
 use crate::model::command::{MAX_CONTENT_TYPE, MAX_ERROR, MAX_NAME, STATUS_RANGE};
-use crate::model::key::{RecordKey, check_namespace};
-use crate::model::outcome::Reason;
-use crate::model::policy::{self, FingerprintKind, Policy};
+use crate::model::policy::{self};
 use crate::model::record::{
     Event, Fingerprint, HistoryEntry, KeptResult, Kind, Lsn, OnLeaseEnd, Record, Retention, State,
     Token, Window,
@@ -21,7 +17,7 @@ use crate::model::record::{
 use crate::model::time::{BootTime, Span, Timestamp};
 
 /// Names of operators may be longer than a client's, which SPEC 10 bounds.
-const MAX_BY: usize = 1024;
+pub(super) const MAX_BY: usize = 1024;
 
 type Decoded<T> = Result<T, CodecError>;
 
@@ -31,17 +27,24 @@ impl<'a> RecordRow<'a> {
     pub(super) fn of(record: &'a Record, entry: Option<Lsn>) -> Decoded<RecordRow<'a>> {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let mut history = Facts::default();
+        let mut before = record.claimed_at.as_millis();
         for fact in &record.history {
             let place = history.facts.get_mut(history.len);
             *place.ok_or(CodecError::Rule("a history of more than 8 facts"))? = FactRow {
-                at: fact.at.as_millis(),
+                after: difference(fact.at.as_millis(), before),
                 event: event_code(fact.event),
-                token: fact.token.get(),
+                token: difference(fact.token.get(), record.token.get()),
                 attempt: fact.attempt,
-                by: fact.by.as_deref(),
+                by: match fact.by.as_deref() {
+                    None => ByRow::Nobody,
+                    by if by == record.owner.as_deref() => ByRow::Owner,
+                    Some(name) => ByRow::Name(name),
+                },
             };
             history.len += 1;
+            before = fact.at.as_millis();
         }
+        let changed = record.changed_at.as_millis();
         let result = |kept: &'a Option<KeptResult>| {
             let row = |kept: &'a KeptResult| {
                 BodyRow::of(&kept.body, entry).map(|body| ResultRow {
@@ -79,9 +82,14 @@ impl<'a> RecordRow<'a> {
             retention: retention_row(record.retention),
             max_attempts: record.max_attempts,
             not_before: record.not_before.as_millis(),
-            changed_at: record.changed_at.as_millis(),
-            completed_at: record.completed_at.map(Timestamp::as_millis),
-            expires_at: record.expires_at.map(Timestamp::as_millis),
+            changed: difference(changed, record.claimed_at.as_millis()),
+            completed: record
+                .completed_at
+                .map(|at| difference(at.as_millis(), changed)),
+            expires: record.expires_at.map(|at| {
+                let kept = retention_row(record.retention).unwrap_or(0);
+                difference(at.as_millis(), changed.wrapping_add(kept))
+            }),
             last_error: record.last_error.as_deref(),
             payload: record
                 .payload
@@ -111,11 +119,11 @@ impl<'a> RecordRow<'a> {
         rule(self.flags & !ALL_FLAGS == 0, "a flag that does not exist")?;
         rule(self.kind == 0 || done, "a string record that is not done")?;
         rule(
-            done == self.completed_at.is_some(),
+            done == self.completed.is_some(),
             "done without a time of completion, or the reverse",
         )?;
         rule(
-            done || self.expires_at.is_none(),
+            done || self.expires.is_none(),
             "an open record that expires",
         )?;
         rule(
@@ -124,8 +132,8 @@ impl<'a> RecordRow<'a> {
         )?;
         let by_lease_end = self.flags & BY_LEASE_END != 0;
         rule(
-            !by_lease_end || self.state >= 3,
-            "a lease end that led to neither in_doubt nor dead",
+            !by_lease_end || self.state == 0 || self.state >= 3,
+            "a lease end that led to neither an orphan nor in_doubt nor dead",
         )?;
         rule(Token::new(self.token).is_some(), "a token that is none")?;
         rule(self.generation >= 1, "generation 0")?;
@@ -153,7 +161,8 @@ impl<'a> RecordRow<'a> {
         }
         for (_, body) in self.bodies() {
             rule(
-                body.content_type.len() <= MAX_CONTENT_TYPE,
+                body.content_type
+                    .is_none_or(|text| text.len() <= MAX_CONTENT_TYPE),
                 "too long a content type",
             )?;
             rule(
@@ -166,11 +175,12 @@ impl<'a> RecordRow<'a> {
                 Event::ALL.get(usize::from(fact.event)).is_some(),
                 "an event that does not exist",
             )?;
-            rule(Token::new(fact.token).is_some(), "a token that is none")?;
-            rule(
-                fact.by.is_none_or(|by| by.len() <= MAX_BY),
-                "too long a name in the history",
-            )?;
+            rule(fact.token(self.token).is_some(), "a token that is none")?;
+            match fact.by {
+                ByRow::Nobody => {}
+                ByRow::Owner => rule(self.owner.is_some(), "an owner that is nobody")?,
+                ByRow::Name(by) => rule(by.len() <= MAX_BY, "too long a name in the history")?,
+            }
         }
         Ok(())
     }
@@ -230,34 +240,58 @@ impl<'a> RecordRow<'a> {
             max_attempts: self.max_attempts,
             effect_announced: has(EFFECT),
             not_before: BootTime::from_millis(self.not_before),
-            changed_at: Timestamp::from_millis(self.changed_at),
-            completed_at: self.completed_at.map(Timestamp::from_millis),
-            expires_at: self.expires_at.map(Timestamp::from_millis),
+            changed_at: Timestamp::from_millis(self.changed_at()),
+            completed_at: self
+                .completed
+                .map(|after| Timestamp::from_millis(self.changed_at().wrapping_add_signed(after))),
+            expires_at: self.expires_at().map(Timestamp::from_millis),
             last_error: self.last_error.map(Into::into),
             payload: self.payload.as_ref().map(|body| body.build(entry)),
             result: result(&self.result),
             earlier_result: result(&self.earlier_result),
-            history: self
-                .history
-                .iter()
-                .map(FactRow::build)
-                .collect::<Decoded<_>>()?,
+            history: self.build_history()?,
         })
+    }
+
+    fn build_history(&self) -> Decoded<Vec<HistoryEntry>> {
+        let mut at = self.claimed_at;
+        let build = |fact: &FactRow<'_>| {
+            at = at.wrapping_add_signed(fact.after);
+            Ok(HistoryEntry {
+                at: Timestamp::from_millis(at),
+                event: event_of(fact.event)?,
+                token: fact.token(self.token).ok_or(CodecError::Malformed)?,
+                attempt: fact.attempt,
+                by: match fact.by {
+                    ByRow::Nobody => None,
+                    ByRow::Owner => self.owner.map(Into::into),
+                    ByRow::Name(name) => Some(name.into()),
+                },
+            })
+        };
+        self.history.iter().map(build).collect()
+    }
+
+    fn changed_at(&self) -> u64 {
+        self.claimed_at.wrapping_add_signed(self.changed)
+    }
+
+    /// When retention is over, in milliseconds.
+    pub(super) fn expires_at(&self) -> Option<u64> {
+        let kept = self.changed_at().wrapping_add(self.retention.unwrap_or(0));
+        self.expires.map(|after| kept.wrapping_add_signed(after))
     }
 }
 
 impl FactRow<'_> {
-    fn build(&self) -> Decoded<HistoryEntry> {
-        Ok(HistoryEntry {
-            at: Timestamp::from_millis(self.at),
-            event: *Event::ALL
-                .get(usize::from(self.event))
-                .ok_or(CodecError::Malformed)?,
-            token: Token::new(self.token).ok_or(CodecError::Malformed)?,
-            attempt: self.attempt,
-            by: self.by.map(Into::into),
-        })
+    fn token(&self, record: u64) -> Option<Token> {
+        Token::new(record.wrapping_add_signed(self.token))
     }
+}
+
+/// What [`u64::wrapping_add_signed`] takes from `base` back to `number`.
+const fn difference(number: u64, base: u64) -> i64 {
+    number.wrapping_sub(base).cast_signed()
 }
 
 impl<'a> BodyRow<'a> {
@@ -281,8 +315,9 @@ impl<'a> BodyRow<'a> {
                     .0,
             },
         };
+        let content_type = Some(&*body.content_type).filter(|text| *text != DEFAULT_CONTENT_TYPE);
         Ok(BodyRow {
-            content_type: &body.content_type,
+            content_type,
             content,
         })
     }
@@ -305,7 +340,7 @@ impl<'a> BodyRow<'a> {
             }),
         };
         Body {
-            content_type: self.content_type.into(),
+            content_type: self.content_type.unwrap_or(DEFAULT_CONTENT_TYPE).into(),
             content,
         }
     }
@@ -337,7 +372,7 @@ fn state_code(state: State) -> u8 {
 }
 
 /// The place in [`Event::ALL`], spelt out so that a change of that order cannot go unnoticed.
-fn event_code(event: Event) -> u8 {
+pub(super) fn event_code(event: Event) -> u8 {
     match event {
         Event::Acquired => 0,
         Event::TakenOver => 1,
@@ -358,204 +393,20 @@ fn event_code(event: Event) -> u8 {
     }
 }
 
-fn retention_row(retention: Retention) -> Option<u64> {
+pub(super) fn retention_row(retention: Retention) -> Option<u64> {
     match retention {
         Retention::For(span) => Some(span.as_millis()),
         Retention::Forever => None,
     }
 }
 
-fn retention_of(row: Option<u64>) -> Retention {
+pub(super) fn retention_of(row: Option<u64>) -> Retention {
     row.map_or(Retention::Forever, |millis| {
         Retention::For(Span::from_millis(millis))
     })
 }
 
-impl<'a> EntryRow<'a> {
-    pub(super) fn of(entry: &'a Entry) -> Decoded<EntryRow<'a>> {
-        let decision = &entry.decision;
-        let code = |names: &[&str], name: &str| {
-            names
-                .iter()
-                .position(|known| *known == name)
-                .and_then(|code| u8::try_from(code).ok())
-        };
-        Ok(EntryRow {
-            lsn: entry.lsn.0,
-            change: match &entry.change {
-                Change::None(key) => ChangeRow::None(key.joined()),
-                Change::Tally(namespace) => ChangeRow::Tally(namespace),
-                Change::Put(key, record) => {
-                    ChangeRow::Put(key.joined(), RecordRow::of(record, Some(entry.lsn))?)
-                }
-                Change::Remove(key) => ChangeRow::Remove(key.joined()),
-                Change::Policy(namespace, policy) => {
-                    ChangeRow::Policy(namespace, policy.as_ref().map(PolicyRow::of))
-                }
-            },
-            decision: DecisionRow {
-                at: decision.at.as_millis(),
-                verb: code(&VERBS, decision.verb).ok_or(CodecError::Rule("an unknown verb"))?,
-                outcome: code(&OUTCOMES, decision.outcome)
-                    .ok_or(CodecError::Rule("an unknown outcome"))?,
-                reason: decision.reason.map(reason_code),
-                event: decision.event.map(event_code),
-                token: decision.token.map(Token::get),
-                attempt: decision.attempt,
-                generation: decision.generation,
-                by: decision.by.as_deref(),
-                count: decision.count,
-            },
-        })
-    }
-
-    /// What holds of every entry.
-    pub(super) fn check(&self) -> Decoded<()> {
-        match &self.change {
-            ChangeRow::Put(_, record) => record.check()?,
-            ChangeRow::Tally(namespace) | ChangeRow::Policy(namespace, _) => {
-                check_namespace(namespace)
-                    .map_err(|_| CodecError::Rule("a namespace that is none"))?;
-            }
-            ChangeRow::None(_) | ChangeRow::Remove(_) => {}
-        }
-        match self.decision.by {
-            Some(by) if by.len() > MAX_BY => Err(CodecError::Rule("too long a name")),
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn build(&self) -> Decoded<Entry> {
-        let lsn = Lsn(self.lsn);
-        let key = |joined: &[u8]| {
-            RecordKey::from_joined(Bytes::copy_from_slice(joined))
-                .ok_or(CodecError::Rule("a key that is none"))
-        };
-        let change = match &self.change {
-            ChangeRow::None(joined) => Change::None(key(joined)?),
-            ChangeRow::Tally(namespace) => Change::Tally((*namespace).into()),
-            ChangeRow::Put(joined, record) => {
-                record.check_new_bodies()?;
-                Change::Put(key(joined)?, Arc::new(record.build(lsn)?))
-            }
-            ChangeRow::Remove(joined) => Change::Remove(key(joined)?),
-            ChangeRow::Policy(namespace, policy) => Change::Policy(
-                (*namespace).into(),
-                policy.as_ref().map(PolicyRow::build).transpose()?,
-            ),
-        };
-        Ok(Entry {
-            lsn,
-            change,
-            decision: self.decision.build()?,
-        })
-    }
-}
-
-impl RecordRow<'_> {
-    /// A frame's checksum covers the bytes; this covers whoever wrote the frame.
-    fn check_new_bodies(&self) -> Decoded<()> {
-        for (_, body) in self.bodies() {
-            if let ContentRow::New { digest, bytes } = body.content
-                && sha256(bytes) != digest
-            {
-                return Err(CodecError::Rule("a new body with another digest"));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl DecisionRow<'_> {
-    fn build(&self) -> Decoded<Decision> {
-        let name = |names: &[&'static str], code: u8| names.get(usize::from(code)).copied();
-        let token = |number| Token::new(number).ok_or(CodecError::Rule("a token that is none"));
-        Ok(Decision {
-            at: Timestamp::from_millis(self.at),
-            verb: name(&VERBS, self.verb).ok_or(CodecError::Rule("an unknown verb"))?,
-            outcome: name(&OUTCOMES, self.outcome).ok_or(CodecError::Rule("an unknown outcome"))?,
-            reason: self.reason.map(reason_of).transpose()?,
-            event: self.event.map(event_of).transpose()?,
-            token: self.token.map(token).transpose()?,
-            attempt: self.attempt,
-            generation: self.generation,
-            by: self.by.map(Into::into),
-            count: self.count,
-        })
-    }
-}
-
-impl PolicyRow {
-    pub(super) fn of(policy: &Policy) -> PolicyRow {
-        PolicyRow {
-            lease: policy.lease.as_millis(),
-            retention: retention_row(policy.retention),
-            sliding: policy.window == Window::Sliding,
-            max_attempts: policy.max_attempts,
-            hold: policy.on_lease_end == OnLeaseEnd::Hold,
-            backoff: policy.backoff.as_millis(),
-            backoff_max: policy.backoff_max.as_millis(),
-            json: policy.fingerprint == FingerprintKind::Json,
-            forget_open_after: retention_row(policy.forget_open_after),
-        }
-    }
-
-    /// The policy, its ranges checked (SPEC 5).
-    pub(super) fn build(&self) -> Decoded<Policy> {
-        let range = |_| CodecError::Rule("a policy outside its range");
-        let delay = |millis| policy::check_delay(Span::from_millis(millis)).map_err(range);
-        Ok(Policy {
-            lease: policy::check_lease(Span::from_millis(self.lease)).map_err(range)?,
-            retention: policy::check_retention(retention_of(self.retention)).map_err(range)?,
-            window: if self.sliding {
-                Window::Sliding
-            } else {
-                Window::Fixed
-            },
-            max_attempts: policy::check_attempts(self.max_attempts).map_err(range)?,
-            on_lease_end: if self.hold {
-                OnLeaseEnd::Hold
-            } else {
-                OnLeaseEnd::Retry
-            },
-            backoff: delay(self.backoff)?,
-            backoff_max: delay(self.backoff_max)?,
-            fingerprint: if self.json {
-                FingerprintKind::Json
-            } else {
-                FingerprintKind::Raw
-            },
-            forget_open_after: retention_of(self.forget_open_after),
-        })
-    }
-}
-
-const REASONS: [Reason; 5] = [
-    Reason::New,
-    Reason::Resumed,
-    Reason::Takeover,
-    Reason::Retry,
-    Reason::Replay,
-];
-
-fn reason_code(reason: Reason) -> u8 {
-    match reason {
-        Reason::New => 0,
-        Reason::Resumed => 1,
-        Reason::Takeover => 2,
-        Reason::Retry => 3,
-        Reason::Replay => 4,
-    }
-}
-
-fn reason_of(code: u8) -> Decoded<Reason> {
-    REASONS
-        .get(usize::from(code))
-        .copied()
-        .ok_or(CodecError::Rule("a reason that does not exist"))
-}
-
-fn event_of(code: u8) -> Decoded<Event> {
+pub(super) fn event_of(code: u8) -> Decoded<Event> {
     Event::ALL
         .get(usize::from(code))
         .copied()
@@ -570,9 +421,6 @@ mod tests {
     fn codes_and_the_lists_they_index_agree() {
         for event in Event::ALL {
             assert_eq!(event_of(event_code(event)), Ok(event));
-        }
-        for reason in REASONS {
-            assert_eq!(reason_of(reason_code(reason)), Ok(reason));
         }
         for state in State::ALL {
             assert_eq!(STATES.get(usize::from(state_code(state))), Some(&state));

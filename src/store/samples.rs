@@ -85,8 +85,16 @@ impl Dice {
             large.bytes = None;
         }
         Body {
-            content_type: self.text(1, 40),
+            content_type: self.content_type(),
             content,
+        }
+    }
+
+    fn content_type(&mut self) -> Box<str> {
+        if self.coin() {
+            crate::model::body::DEFAULT_CONTENT_TYPE.into()
+        } else {
+            self.text(1, 40)
         }
     }
 

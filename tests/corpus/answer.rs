@@ -22,7 +22,10 @@ pub(super) enum Value {
 
 impl Answer {
     pub(super) fn new(outcome: &str) -> Answer {
-        Answer { outcome: outcome.to_owned(), members: Value::Map(Vec::new()) }
+        Answer {
+            outcome: outcome.to_owned(),
+            members: Value::Map(Vec::new()),
+        }
     }
 
     pub(super) fn with(mut self, name: &str, value: Value) -> Answer {
@@ -39,7 +42,10 @@ impl Answer {
     pub(super) fn of(key: &RecordKey, outcome: &Outcome) -> Answer {
         let mut members = named(key);
         members.extend(map(&outcome.fields()));
-        Answer { outcome: outcome.verdict.name().to_owned(), members: Value::Map(members) }
+        Answer {
+            outcome: outcome.verdict.name().to_owned(),
+            members: Value::Map(members),
+        }
     }
 
     /// A page of a listing.
@@ -51,7 +57,10 @@ impl Answer {
         };
         Answer::new("ok")
             .with("records", Value::List(records.iter().map(record).collect()))
-            .with("next", next.map_or(Value::Null, |next| Value::Text(next.to_vec())))
+            .with(
+                "next",
+                next.map_or(Value::Null, |next| Value::Text(next.to_vec())),
+            )
     }
 }
 
@@ -63,7 +72,10 @@ fn named(key: &RecordKey) -> Vec<(String, Value)> {
 }
 
 fn map(fields: &Fields) -> Vec<(String, Value)> {
-    fields.iter().map(|(name, field)| ((*name).to_owned(), Value::of(field))).collect()
+    fields
+        .iter()
+        .map(|(name, field)| ((*name).to_owned(), Value::of(field)))
+        .collect()
 }
 
 impl Value {
@@ -96,7 +108,9 @@ impl Value {
 
     /// Sets a member of a map.
     pub(super) fn put(&mut self, name: &str, value: Value) {
-        let Value::Map(members) = self else { panic!("no members: {self}") };
+        let Value::Map(members) = self else {
+            panic!("no members: {self}")
+        };
         members.retain(|(known, _)| known != name);
         members.push((name.to_owned(), value));
     }
@@ -104,7 +118,10 @@ impl Value {
     /// A member of a map, a place of a list (`0`, `last`). What is null is not there.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         let found = match self {
-            Value::Map(members) => members.iter().find(|(known, _)| known == name).map(|(_, value)| value),
+            Value::Map(members) => members
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value),
             Value::List(items) if name == "last" => items.last(),
             Value::List(items) => items.get(name.parse::<usize>().ok()?),
             Value::Null | Value::Text(_) => None,
@@ -114,7 +131,8 @@ impl Value {
 
     /// The member that a path with dots leads to.
     pub(super) fn find(&self, path: &str) -> Option<&Value> {
-        path.split('.').try_fold(self, |value, name| value.get(name))
+        path.split('.')
+            .try_fold(self, |value, name| value.get(name))
     }
 
     /// As a script writes it: a history is written as its events, records as their keys, a body as its bytes.
@@ -122,9 +140,15 @@ impl Value {
         match self {
             Value::Null => Vec::new(),
             Value::Text(bytes) => bytes.clone(),
-            Value::List(items) => items.iter().map(Value::written).collect::<Vec<_>>().join(&b","[..]),
+            Value::List(items) => items
+                .iter()
+                .map(Value::written)
+                .collect::<Vec<_>>()
+                .join(&b","[..]),
             Value::Map(_) => {
-                let short = ["event", "key", "body"].into_iter().find_map(|name| self.get(name));
+                let short = ["event", "key", "body"]
+                    .into_iter()
+                    .find_map(|name| self.get(name));
                 short.map_or_else(|| self.to_string().into_bytes(), Value::written)
             }
         }
@@ -132,7 +156,9 @@ impl Value {
 }
 
 fn bytes(content: &Content) -> Value {
-    content.bytes().map_or(Value::Null, |bytes| Value::Text(bytes.to_vec()))
+    content
+        .bytes()
+        .map_or(Value::Null, |bytes| Value::Text(bytes.to_vec()))
 }
 
 /// For messages: long bytes are cut.
@@ -141,7 +167,12 @@ impl std::fmt::Display for Value {
         match self {
             Value::Null => f.write_str("null"),
             Value::Text(bytes) if bytes.len() > 100 => {
-                write!(f, "{}.. ({} bytes)", bytes[..100].escape_ascii(), bytes.len())
+                write!(
+                    f,
+                    "{}.. ({} bytes)",
+                    bytes[..100].escape_ascii(),
+                    bytes.len()
+                )
             }
             Value::Text(bytes) => write!(f, "{}", bytes.escape_ascii()),
             Value::List(items) => {
@@ -151,7 +182,9 @@ impl std::fmt::Display for Value {
             }
             Value::Map(members) => {
                 f.write_str("{")?;
-                members.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))?;
+                members
+                    .iter()
+                    .try_for_each(|(name, value)| write!(f, " {name}={value}"))?;
                 f.write_str(" }")
             }
         }
@@ -161,8 +194,11 @@ impl std::fmt::Display for Value {
 impl std::fmt::Display for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.outcome)?;
-        let Value::Map(members) = &self.members else { return Ok(()) };
+        let Value::Map(members) = &self.members else {
+            return Ok(());
+        };
         let told = members.iter().filter(|(name, _)| name != "outcome");
-        told.into_iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+        told.into_iter()
+            .try_for_each(|(name, value)| write!(f, " {name}={value}"))
     }
 }

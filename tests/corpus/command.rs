@@ -13,14 +13,24 @@ use super::script::Request;
 /// # Errors
 /// Why it is bad input.
 pub(super) fn command(request: &Request) -> Result<Command, String> {
-    let key = RecordKey::new(&request.namespace, &request.key).map_err(|error| error.to_string())?;
+    let key =
+        RecordKey::new(&request.namespace, &request.key).map_err(|error| error.to_string())?;
     let verb = match request.verb.as_str() {
         "claim" => Verb::Claim(Box::new(claim(request)?)),
-        "renew" => Verb::Renew { token: token(request)?, lease: request.span("lease")? },
-        "effect" => Verb::Effect { token: token(request)? },
+        "renew" => Verb::Renew {
+            token: token(request)?,
+            lease: request.span("lease")?,
+        },
+        "effect" => Verb::Effect {
+            token: token(request)?,
+        },
         "complete" => Verb::Complete {
             token: request.token()?,
-            result: kept(request.option("result").unwrap_or_default(), request.word("type")?, request.status()?),
+            result: kept(
+                request.option("result").unwrap_or_default(),
+                request.word("type")?,
+                request.status()?,
+            ),
         },
         "fail" => Verb::Fail {
             token: request.token()?,
@@ -28,13 +38,21 @@ pub(super) fn command(request: &Request) -> Result<Command, String> {
             retry_in: request.span("retry_in")?,
             bury: request.flag("bury")?,
         },
-        "release" => Verb::Release { token: token(request)? },
+        "release" => Verb::Release {
+            token: token(request)?,
+        },
         "get" => Verb::Get,
         "replay" => Verb::Replay {
-            generation: Some(request.number("generation")?.ok_or("generation is missing")?),
+            generation: Some(
+                request
+                    .number("generation")?
+                    .ok_or("generation is missing")?,
+            ),
             force: request.flag("force")?,
         },
-        "forget" => Verb::Forget { force: request.flag("force")? },
+        "forget" => Verb::Forget {
+            force: request.flag("force")?,
+        },
         other => return Err(format!("no verb {other}")),
     };
     Ok(Command::new(key, verb))
@@ -45,7 +63,9 @@ pub(super) fn command(request: &Request) -> Result<Command, String> {
 pub(super) fn list(request: &Request) -> Result<List, String> {
     check_namespace(&request.namespace).map_err(|error| error.to_string())?;
     let state = request.word("state")?;
-    let state = state.map(|name| State::parse(&name).ok_or("no such state")).transpose()?;
+    let state = state
+        .map(|name| State::parse(&name).ok_or("no such state"))
+        .transpose()?;
     let limit = request.number("limit")?.unwrap_or(100) as usize;
     if !(1..=MAX_LIST).contains(&limit) {
         return Err("limit is 1 to 1000".into());
@@ -61,14 +81,18 @@ pub(super) fn list(request: &Request) -> Result<List, String> {
 }
 
 fn claim(request: &Request) -> Result<Claim, String> {
-    let content_type = request.word("type")?.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.into());
+    let content_type = request
+        .word("type")?
+        .unwrap_or_else(|| DEFAULT_CONTENT_TYPE.into());
     let payload = request.option("payload").filter(|bytes| !bytes.is_empty());
     let payload = payload.map(|bytes| Payload::new(Bytes::copy_from_slice(bytes), content_type));
     let on_lease_end = request.word("on_lease_end")?;
     let result = request.option("result");
     let mode = match request.word("mode")?.as_deref() {
         None | Some("lease") if result.is_none() => Mode::Lease,
-        Some("once") => Mode::Once { result: result.map(|bytes| kept(bytes, None, None)) },
+        Some("once") => Mode::Once {
+            result: result.map(|bytes| kept(bytes, None, None)),
+        },
         _ => return Err("mode is lease or once, and a result goes with once".into()),
     };
     Ok(Claim {
@@ -104,13 +128,18 @@ fn kept(bytes: &[u8], content_type: Option<Box<str>>, status: Option<u16>) -> Ke
 
 impl Request {
     fn word(&self, name: &str) -> Result<Option<Box<str>>, String> {
-        let text = |bytes| std::str::from_utf8(bytes).map(Box::from).map_err(|_| format!("{name} is not text"));
+        let text = |bytes| {
+            std::str::from_utf8(bytes)
+                .map(Box::from)
+                .map_err(|_| format!("{name} is not text"))
+        };
         self.option(name).map(text).transpose()
     }
 
     fn span(&self, name: &str) -> Result<Option<Span>, String> {
         let word = self.word(name)?;
-        word.map(|text| Span::parse(&text).map_err(|error| format!("{name}: {error}"))).transpose()
+        word.map(|text| Span::parse(&text).map_err(|error| format!("{name}: {error}")))
+            .transpose()
     }
 
     fn retention(&self) -> Result<Option<Retention>, String> {
@@ -122,10 +151,14 @@ impl Request {
 
     /// Digits and nothing else.
     fn number(&self, name: &str) -> Result<Option<u32>, String> {
-        let Some(text) = self.word(name)? else { return Ok(None) };
+        let Some(text) = self.word(name)? else {
+            return Ok(None);
+        };
         let digits = text.bytes().all(|b| b.is_ascii_digit());
         let number = text.parse().ok().filter(|_| digits);
-        number.map(Some).ok_or_else(|| format!("{name} is not a number: {text}"))
+        number
+            .map(Some)
+            .ok_or_else(|| format!("{name} is not a number: {text}"))
     }
 
     fn status(&self) -> Result<Option<u16>, String> {
@@ -142,9 +175,13 @@ impl Request {
     }
 
     fn token(&self) -> Result<Option<Token>, String> {
-        let Some(text) = self.word("token")? else { return Ok(None) };
+        let Some(text) = self.word("token")? else {
+            return Ok(None);
+        };
         let digits = text.bytes().all(|b| b.is_ascii_digit());
         let token = text.parse().ok().filter(|_| digits).and_then(Token::new);
-        token.map(Some).ok_or_else(|| format!("{text} is not a token"))
+        token
+            .map(Some)
+            .ok_or_else(|| format!("{text} is not a token"))
     }
 }

@@ -30,7 +30,10 @@ impl Place {
             dir: tempfile::tempdir().unwrap(),
             clock: ManualClock::new(START.as_millis(), 5_000_000),
             policies: BTreeMap::new(),
-            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap(),
             engine: None,
         }
     }
@@ -69,13 +72,18 @@ impl Place {
     fn decide(&mut self, command: Command) -> Result<Outcome, Answer> {
         let engine = self.engine();
         let mut answers = self.wait(engine.submit(vec![Unit::One(command)]));
-        answers.remove(0).map_err(|why| Answer::new("unavailable").with("detail", Value::text(why)))
+        answers
+            .remove(0)
+            .map_err(|why| Answer::new("unavailable").with("detail", Value::text(why)))
     }
 
     /// A Redis string command, where the driver's own face has none.
     pub(super) fn redis(&mut self, request: &Request) -> Answer {
         let outcome = self.decide(strings::command(request));
-        outcome.map_or_else(|answer| answer, |outcome| strings::answer(request, &outcome))
+        outcome.map_or_else(
+            |answer| answer,
+            |outcome| strings::answer(request, &outcome),
+        )
     }
 
     /// Policies come from the configuration, which is read at the start.
@@ -107,12 +115,18 @@ pub(super) struct Direct {
 
 impl Direct {
     pub(super) fn new() -> Direct {
-        Direct { place: Place::new(), restarts: false }
+        Direct {
+            place: Place::new(),
+            restarts: false,
+        }
     }
 
     /// Stopped and started between all questions: no answer may change by that.
     pub(super) fn restarting() -> Direct {
-        Direct { restarts: true, ..Direct::new() }
+        Direct {
+            restarts: true,
+            ..Direct::new()
+        }
     }
 }
 

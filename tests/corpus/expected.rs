@@ -46,17 +46,33 @@ impl Expected {
             return Err("the first word expected is the outcome".into());
         }
         let facts = rest.iter().map(Fact::parse).collect::<Result<_, _>>()?;
-        Ok(Expected { outcome: first.text()?.to_owned(), facts })
+        Ok(Expected {
+            outcome: first.text()?.to_owned(),
+            facts,
+        })
     }
 
     /// Compares, and gives names.
-    pub(super) fn check(&self, answer: &Answer, now: Timestamp, names: &mut Names) -> Result<(), String> {
-        if answer.outcome != self.outcome {
-            return Err(self.outcome.clone());
+    ///
+    /// # Errors
+    /// What was expected and what there is, of the first fact that does not hold.
+    pub(super) fn check(
+        &self,
+        answer: &Answer,
+        now: Timestamp,
+        names: &mut Names,
+    ) -> Result<(), (String, String)> {
+        let outcome = &self.outcome;
+        if answer.outcome != *outcome {
+            return Err((outcome.clone(), answer.outcome.clone()));
         }
         for fact in &self.facts {
             if !fact.holds(&answer.members, now, names) {
-                return Err(format!("{} {}", self.outcome, fact.describe(now, names)));
+                let expected = format!("{outcome} {}", fact.describe(now, names));
+                return Err((
+                    expected,
+                    format!("{outcome} {}", fact.found(&answer.members)),
+                ));
             }
         }
         Ok(())
@@ -87,12 +103,14 @@ impl Fact {
         if text == "null" {
             return Ok(Fact::Missing(path));
         }
-        let begins = |from: &str| from.starts_with("now") || from.starts_with(|c: char| c.is_ascii_digit());
+        let begins =
+            |from: &str| from.starts_with("now") || from.starts_with(|c: char| c.is_ascii_digit());
         if let Some((from, to)) = text.split_once("..").filter(|(from, _)| begins(from)) {
             return match (Offset::parse(from)?, Offset::parse(to)?) {
                 (Some(from), Some(to)) => Ok(Fact::Between(path, from, to)),
                 _ => {
-                    let number = |text: &str| text.parse().map_err(|_| format!("not a number: {text}"));
+                    let number =
+                        |text: &str| text.parse().map_err(|_| format!("not a number: {text}"));
                     Ok(Fact::Within(path, number(from)?, number(to)?))
                 }
             };
@@ -131,10 +149,27 @@ impl Fact {
         }
     }
 
+    /// What the answer says where this was expected.
+    fn found(&self, members: &Value) -> String {
+        let (Fact::Missing(path)
+        | Fact::Equals(path, _)
+        | Fact::Named(path, _)
+        | Fact::At(path, _)
+        | Fact::Between(path, ..)
+        | Fact::Within(path, ..)) = self
+        else {
+            return "not so".to_owned();
+        };
+        let value = members.find(path);
+        value.map_or(format!("-{path}"), |value| format!("{path}={value}"))
+    }
+
     /// With everything in it that the script leaves to be computed.
     fn describe(&self, now: Timestamp, names: &Names) -> String {
         let known = |name: &str| {
-            names.get(name).map_or("not given yet".to_owned(), |value| value.escape_ascii().to_string())
+            names.get(name).map_or("not given yet".to_owned(), |value| {
+                value.escape_ascii().to_string()
+            })
         };
         match self {
             Fact::Missing(path) => format!("-{path}"),
@@ -151,7 +186,9 @@ impl Fact {
 impl Offset {
     /// `now`, `now+10s`, `now-10s`; `None` where it does not begin so.
     fn parse(text: &str) -> Result<Option<Offset>, String> {
-        let Some(rest) = text.strip_prefix("now") else { return Ok(None) };
+        let Some(rest) = text.strip_prefix("now") else {
+            return Ok(None);
+        };
         let span = |text: &str| {
             let span = Span::parse(text).map_err(|error| format!("{text}: {error}"))?;
             i64::try_from(span.as_millis()).map_err(|_| format!("too long: {text}"))

@@ -26,17 +26,36 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) fn new() -> Http {
-        Http { place: Place::new(), readiness: watch::channel(Readiness::Ready).1 }
+        Http {
+            place: Place::new(),
+            readiness: watch::channel(Readiness::Ready).1,
+        }
     }
 
-    fn send(&mut self, method: &str, target: &str, content_type: Option<&[u8]>, body: &[u8]) -> Reply {
-        let mut request = HttpRequest::builder().method(method).uri(target).header(HOST, "localhost");
+    fn send(
+        &mut self,
+        method: &str,
+        target: &str,
+        content_type: Option<&[u8]>,
+        body: &[u8],
+    ) -> Reply {
+        let mut request = HttpRequest::builder()
+            .method(method)
+            .uri(target)
+            .header(HOST, "localhost");
         if let Some(content_type) = content_type {
             request = request.header(CONTENT_TYPE, content_type);
         }
-        let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
+        let request = request
+            .body(Full::new(Bytes::copy_from_slice(body)))
+            .unwrap();
         let room = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-        let face = Face::new(self.place.engine(), Options::default(), self.readiness.clone(), room);
+        let face = Face::new(
+            self.place.engine(),
+            Options::default(),
+            self.readiness.clone(),
+            room,
+        );
         self.place.wait(async {
             let response = handle(&face, request).await;
             Reply::read(response).await
@@ -56,9 +75,13 @@ impl Http {
             && fits("content_type", reply.header("content-type"))
             && fits("status", reply.header("onced-result-status"))
             && fits("size", Some(&size))
-            && told.get("body").is_none_or(|body| body.written() == reply.body);
+            && told
+                .get("body")
+                .is_none_or(|body| body.written() == reply.body);
         if !same {
-            return Err(format!("GET {target} answers {reply:?} where the record says {told}"));
+            return Err(format!(
+                "GET {target} answers {reply:?} where the record says {told}"
+            ));
         }
         told.put("body", Value::Text(reply.body));
         Ok(())
@@ -82,9 +105,15 @@ impl Http {
         let mut answer = reply.answer(&request.verb)?;
         if answer.outcome == "acquired" {
             let payload = match answer.members.get("payload").map(Value::written).as_deref() {
-                Some(b"true") => {
-                    Value::Text(self.send("GET", &self::target(request, Some("payload"), &all(request)), None, b"").body)
-                }
+                Some(b"true") => Value::Text(
+                    self.send(
+                        "GET",
+                        &self::target(request, Some("payload"), &all(request)),
+                        None,
+                        b"",
+                    )
+                    .body,
+                ),
                 Some(b"false") => Value::Null,
                 other => return Err(format!("payload is true or false, not {other:?}")),
             };
@@ -163,7 +192,9 @@ fn target(request: &Request, word: Option<&str>, not_for_query: &[&str]) -> Stri
 /// Percent-encoded, but for what RFC 3986 leaves unreserved.
 fn escaped(bytes: &[u8]) -> String {
     let escape = |b: &u8| match b {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(*b).to_string(),
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(*b).to_string()
+        }
         _ => format!("%{b:02X}"),
     };
     bytes.iter().map(escape).collect()
@@ -180,7 +211,8 @@ struct Reply {
 impl Reply {
     async fn read(response: Response<Full<Bytes>>) -> Reply {
         let (parts, body) = response.into_parts();
-        let text = |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        let text =
+            |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();
         Reply {
             status: parts.status.as_u16(),
             headers: parts
@@ -204,30 +236,64 @@ impl Reply {
         let members = value(&json);
         let told = members.get("outcome").map(Value::written);
         let outcome = told.map_or("ok".to_owned(), |bytes| String::from_utf8(bytes).unwrap());
-        self.check(verb, &outcome, &members).map_err(|problem| format!("{problem}: {self:?} {members}"))?;
+        self.check(verb, &outcome, &members)
+            .map_err(|problem| format!("{problem}: {self:?} {members}"))?;
         Ok(Answer { outcome, members })
     }
 
     fn check(&self, verb: &str, outcome: &str, members: &Value) -> Result<(), String> {
-        let (status, refused) = table(outcome).ok_or_else(|| format!("no outcome is called {outcome}"))?;
+        let (status, refused) =
+            table(outcome).ok_or_else(|| format!("no outcome is called {outcome}"))?;
         expect("status", &self.status, &status)?;
-        expect("Onced-Outcome", &self.header("onced-outcome"), &Some(outcome))?;
+        expect(
+            "Onced-Outcome",
+            &self.header("onced-outcome"),
+            &Some(outcome),
+        )?;
         let duplicate = (verb, outcome) == ("claim", "done");
-        expect("Idempotent-Replayed", &self.header("idempotent-replayed"), &duplicate.then_some("true"))?;
+        expect(
+            "Idempotent-Replayed",
+            &self.header("idempotent-replayed"),
+            &duplicate.then_some("true"),
+        )?;
         let left = members.get("retry_after_ms").map(Value::written);
         let left = left.map(|bytes| String::from_utf8(bytes).unwrap().parse::<u64>().unwrap());
         let in_time = matches!(outcome, "busy" | "backoff");
         expect("retry_after_ms is there", &left.is_some(), &in_time)?;
         let seconds = left.map(|millis| millis.div_ceil(1000).max(1).to_string());
-        expect(RETRY_AFTER.as_str(), &self.header("retry-after"), &seconds.as_deref())?;
-        let media = if refused { "application/problem+json" } else { "application/json" };
+        expect(
+            RETRY_AFTER.as_str(),
+            &self.header("retry-after"),
+            &seconds.as_deref(),
+        )?;
+        let media = if refused {
+            "application/problem+json"
+        } else {
+            "application/json"
+        };
         expect("Content-Type", &self.header("content-type"), &Some(media))?;
         if refused {
-            let text = |name: &str| members.get(name).map(|value| String::from_utf8(value.written()).unwrap());
-            expect("type", &text("type"), &Some(format!("/manual/problems/{outcome}")))?;
-            expect("status in the body", &text("status"), &Some(status.to_string()))?;
+            let text = |name: &str| {
+                members
+                    .get(name)
+                    .map(|value| String::from_utf8(value.written()).unwrap())
+            };
+            expect(
+                "type",
+                &text("type"),
+                &Some(format!("/manual/problems/{outcome}")),
+            )?;
+            expect(
+                "status in the body",
+                &text("status"),
+                &Some(status.to_string()),
+            )?;
             for name in ["title", "detail"] {
-                expect(name, &text(name).is_some_and(|text| !text.is_empty()), &true)?;
+                expect(
+                    name,
+                    &text(name).is_some_and(|text| !text.is_empty()),
+                    &true,
+                )?;
             }
             expect("a token in a refusal", &members.get("token"), &None)?;
         }
@@ -240,9 +306,8 @@ fn table(outcome: &str) -> Option<(u16, bool)> {
     Some(match outcome {
         "acquired" => (201, false),
         "done" | "ok" => (200, false),
-        "renewed" | "announced" | "completed" | "failed" | "released" | "replayed" | "forgotten" => {
-            (200, false)
-        }
+        "renewed" | "announced" | "completed" | "failed" | "released" | "replayed"
+        | "forgotten" => (200, false),
         "busy" | "backoff" | "in_doubt" | "dead" | "conflict" => (409, true),
         "mismatch" => (422, true),
         "stale" => (412, true),
@@ -254,7 +319,11 @@ fn table(outcome: &str) -> Option<(u16, bool)> {
 }
 
 fn expect<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Result<(), String> {
-    if got == expected { Ok(()) } else { Err(format!("{what} is {got:?}, and has to be {expected:?}")) }
+    if got == expected {
+        Ok(())
+    } else {
+        Err(format!("{what} is {got:?}, and has to be {expected:?}"))
+    }
 }
 
 /// JSON as a script writes it; bytes that JSON cannot hold stand under the name of their text.
@@ -266,13 +335,14 @@ fn value(json: &serde_json::Value) -> Value {
         serde_json::Value::String(text) => Value::text(text),
         serde_json::Value::Array(items) => Value::List(items.iter().map(value).collect()),
         serde_json::Value::Object(members) => {
-            let member = |(name, json): (&String, &serde_json::Value)| match name.strip_suffix("_base64") {
-                Some(plain) => {
-                    let bytes = STANDARD.decode(json.as_str().unwrap_or_default()).unwrap();
-                    (plain.to_owned(), Value::Text(bytes))
-                }
-                None => (name.clone(), value(json)),
-            };
+            let member =
+                |(name, json): (&String, &serde_json::Value)| match name.strip_suffix("_base64") {
+                    Some(plain) => {
+                        let bytes = STANDARD.decode(json.as_str().unwrap_or_default()).unwrap();
+                        (plain.to_owned(), Value::Text(bytes))
+                    }
+                    None => (name.clone(), value(json)),
+                };
             Value::Map(members.iter().map(member).collect())
         }
     }

@@ -43,7 +43,10 @@ impl Model {
     /// Before every question, the end of leases is written down and what is over is removed: no answer may
     /// change by that.
     pub(super) fn swept() -> Model {
-        Model { sweeps: true, ..Model::new() }
+        Model {
+            sweeps: true,
+            ..Model::new()
+        }
     }
 
     fn now(&self) -> Now {
@@ -73,8 +76,12 @@ impl Model {
 
     fn decide(&mut self, command: &Command) -> Outcome {
         let policy = self.policy(command.key.namespace());
-        let context =
-            Context { policy: &policy, now: self.now(), token: Some(self.next_token), slide: true };
+        let context = Context {
+            policy: &policy,
+            now: self.now(),
+            token: Some(self.next_token),
+            slide: true,
+        };
         let joined = command.key.joined();
         let step = apply(context, self.records.get(joined), command);
         if step.granted {
@@ -97,7 +104,9 @@ impl Model {
         let mut found = Vec::new();
         for (joined, record) in &self.records {
             let key = RecordKey::from_joined(joined.clone()).unwrap();
-            let Some(shown) = show(record, &policy, now) else { continue };
+            let Some(shown) = show(record, &policy, now) else {
+                continue;
+            };
             let retry_due = shown.state == State::Retry && record.not_before <= now.boot;
             let wanted = key.namespace() == &*list.namespace
                 && key.key().starts_with(&list.prefix)
@@ -107,13 +116,21 @@ impl Model {
             if wanted {
                 found.push((
                     key,
-                    Outcome { verdict: Verdict::Found, record: Some(shown), removed: false, now },
+                    Outcome {
+                        verdict: Verdict::Found,
+                        record: Some(shown),
+                        removed: false,
+                        now,
+                    },
                 ));
             }
         }
         let more = found.len() > list.limit;
         found.truncate(list.limit);
-        let next = found.last().filter(|_| more).map(|(key, _)| key.key().to_vec());
+        let next = found
+            .last()
+            .filter(|_| more)
+            .map(|(key, _)| key.key().to_vec());
         Answer::page(&found, next.as_deref())
     }
 }

@@ -24,7 +24,11 @@ impl Resp {
     pub(super) fn new(version: u8) -> Resp {
         let face = Arc::new(Face::new(Options::default()));
         let session = Session::new(face, "script".to_owned());
-        let mut resp = Resp { place: Place::new(), session, version };
+        let mut resp = Resp {
+            place: Place::new(),
+            session,
+            version,
+        };
         resp.send(&[b"HELLO".to_vec(), version.to_string().into_bytes()]);
         resp
     }
@@ -39,9 +43,13 @@ impl Resp {
         }
         let mut output = BytesMut::new();
         let engine = self.place.engine();
-        self.place.wait(self.session.serve(&engine, &mut input, &mut output));
+        self.place
+            .wait(self.session.serve(&engine, &mut input, &mut output));
         let reply = Reply::read(&mut output);
-        assert!(input.is_empty() && output.is_empty(), "more than one reply: {output:?}");
+        assert!(
+            input.is_empty() && output.is_empty(),
+            "more than one reply: {output:?}"
+        );
         reply
     }
 
@@ -50,10 +58,15 @@ impl Resp {
             Reply::Error(text) => Answer::bad_input(&text),
             reply => {
                 let is_map = matches!(reply, Reply::Map(_));
-                assert_eq!(is_map, self.version == 3, "answers are maps in version 3, else arrays");
+                assert_eq!(
+                    is_map,
+                    self.version == 3,
+                    "answers are maps in version 3, else arrays"
+                );
                 let members = map(reply);
                 let outcome = members.get("outcome").map(Value::written);
-                let outcome = outcome.map_or("ok".to_owned(), |bytes| String::from_utf8(bytes).unwrap());
+                let outcome =
+                    outcome.map_or("ok".to_owned(), |bytes| String::from_utf8(bytes).unwrap());
                 Answer { outcome, members }
             }
         }
@@ -86,7 +99,12 @@ impl Driver for Resp {
 fn words(request: &Request) -> Vec<Vec<u8>> {
     let verb = format!("ONCE.{}", request.verb.to_ascii_uppercase());
     let mut words = vec![verb.into_bytes(), request.key.clone()];
-    words.extend(["token", "generation"].iter().filter_map(|name| request.options.get(*name)).cloned());
+    words.extend(
+        ["token", "generation"]
+            .iter()
+            .filter_map(|name| request.options.get(*name))
+            .cloned(),
+    );
     if request.namespace != "default" {
         words.extend([b"NS".to_vec(), request.namespace.clone().into_bytes()]);
     }
@@ -97,7 +115,8 @@ fn words(request: &Request) -> Vec<Vec<u8>> {
             "claim_id" => "ID",
             "fingerprint" => "FP",
             "retry_in" => "RETRY",
-            "lease" | "retention" | "owner" | "payload" | "type" | "result" | "status" | "error" => name,
+            "lease" | "retention" | "owner" | "payload" | "type" | "result" | "status"
+            | "error" => name,
             "store" | "force" | "bury" => {
                 if value == b"true" {
                     words.push(name.to_ascii_uppercase().into_bytes());
@@ -124,8 +143,12 @@ fn words(request: &Request) -> Vec<Vec<u8>> {
 
 /// Durations are whole milliseconds here; what is none stays as it stands.
 fn millis(text: &[u8]) -> Vec<u8> {
-    let span = std::str::from_utf8(text).ok().and_then(|text| Span::parse(text).ok());
-    span.map_or(text.to_vec(), |span| span.as_millis().to_string().into_bytes())
+    let span = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| Span::parse(text).ok());
+    span.map_or(text.to_vec(), |span| {
+        span.as_millis().to_string().into_bytes()
+    })
 }
 
 /// A reply as it is on the wire.
@@ -143,7 +166,10 @@ enum Reply {
 
 impl Reply {
     fn read(bytes: &mut BytesMut) -> Reply {
-        let end = bytes.windows(2).position(|pair| pair == b"\r\n").expect("a whole reply");
+        let end = bytes
+            .windows(2)
+            .position(|pair| pair == b"\r\n")
+            .expect("a whole reply");
         let line = String::from_utf8(bytes.split_to(end).to_vec()).unwrap();
         bytes.advance(2);
         let (kind, rest) = line.split_at(1);
@@ -162,7 +188,11 @@ impl Reply {
                 Reply::Bulk(bulk)
             }
             "*" => Reply::Array((0..times()).map(|_| Reply::read(bytes)).collect()),
-            "%" => Reply::Map((0..times()).map(|_| (Reply::read(bytes), Reply::read(bytes))).collect()),
+            "%" => Reply::Map(
+                (0..times())
+                    .map(|_| (Reply::read(bytes), Reply::read(bytes)))
+                    .collect(),
+            ),
             _ => panic!("not a reply: {line}"),
         }
     }
@@ -194,7 +224,9 @@ fn map(reply: Reply) -> Value {
         other => panic!("not a map: {other:?}"),
     };
     let member = |(name, reply): (Reply, Reply)| {
-        let Reply::Bulk(name) = name else { panic!("not a name: {name:?}") };
+        let Reply::Bulk(name) = name else {
+            panic!("not a name: {name:?}")
+        };
         let name = String::from_utf8(name).unwrap();
         let value = value(&name, reply);
         (name, value)

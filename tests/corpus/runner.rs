@@ -40,14 +40,22 @@ pub(super) struct Failure {
     step: String,
     expected: String,
     got: String,
+    answer: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}:{} on {}: {}\n    {}\n    expected: {}\n    got:      {}",
-            self.script, self.line, self.driver, self.case, self.step, self.expected, self.got
+            "{}:{} on {}: {}\n    {}\n    expected: {}\n    got:      {}\n    answer:   {}",
+            self.script,
+            self.line,
+            self.driver,
+            self.case,
+            self.step,
+            self.expected,
+            self.got,
+            self.answer
         )
     }
 }
@@ -58,6 +66,17 @@ pub(super) struct Count {
     pub(super) ran: usize,
     pub(super) left_out: usize,
     pub(super) steps: usize,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count {
+            ran,
+            left_out,
+            steps,
+        } = self;
+        write!(f, "{ran} cases ({steps} steps), {left_out} not for it")
+    }
 }
 
 /// Runs every case that is for the driver.
@@ -86,7 +105,7 @@ fn run_case(script: &Script, case: &Case, kind: &Kind) -> Result<usize, Box<Fail
     let mut names = Names::new();
     let mut steps = 0;
     for line in &case.lines {
-        let fail = |expected: String, got: String| {
+        let fail = |expected: String, got: String, answer: String| {
             Box::new(Failure {
                 script: script.name.clone(),
                 line: line.number,
@@ -95,6 +114,7 @@ fn run_case(script: &Script, case: &Case, kind: &Kind) -> Result<usize, Box<Fail
                 step: line.text.clone(),
                 expected,
                 got,
+                answer,
             })
         };
         match &line.what {
@@ -104,11 +124,11 @@ fn run_case(script: &Script, case: &Case, kind: &Kind) -> Result<usize, Box<Fail
                 steps += 1;
                 let request = step
                     .resolve(&names)
-                    .map_err(|problem| fail("a question".to_owned(), problem))?;
+                    .map_err(|problem| fail("a question".to_owned(), problem, "none".to_owned()))?;
                 let answer = driver.run(&request);
                 expected
                     .check(&answer, driver.now(), &mut names)
-                    .map_err(|expected| fail(expected, answer.to_string()))?;
+                    .map_err(|(expected, got)| fail(expected, got, answer.to_string()))?;
             }
         }
     }
@@ -120,7 +140,10 @@ mod tests {
     use super::*;
     use crate::corpus::model::Model;
 
-    const MODEL: Kind = Kind { name: "model", create: || Box::new(Model::new()) };
+    const MODEL: Kind = Kind {
+        name: "model",
+        create: || Box::new(Model::new()),
+    };
 
     /// Runs `text` as a script of one case.
     fn outcome(text: &str) -> Result<Count, String> {
@@ -135,20 +158,85 @@ mod tests {
     #[test]
     fn a_script_that_is_wrong_is_reported_with_script_line_driver_and_both_sides() {
         let table = [
-            ("claim k -> busy", "wrong.txt:2 on model: a case", "expected: busy", "got:      acquired"),
-            ("claim k -> acquired reason=retry", ":2 on", "reason=retry", "reason=new"),
-            ("claim k -> acquired attempt=2", ":2 on", "attempt=2", "attempt=1"),
+            (
+                "claim k -> busy",
+                "wrong.txt:2 on model: a case",
+                "expected: busy",
+                "got:      acquired",
+            ),
+            (
+                "claim k -> acquired reason=retry",
+                ":2 on",
+                "reason=retry",
+                "reason=new",
+            ),
+            (
+                "claim k -> acquired attempt=2",
+                ":2 on",
+                "attempt=2",
+                "attempt=1",
+            ),
             ("claim k -> acquired -token", ":2 on", "-token", "token=1"),
-            ("claim k -> acquired owner=a", ":2 on", "owner=a", "acquired"),
-            ("claim k -> acquired lease_expires_at=now+61s", ":2 on", "00:01:01.000Z", "00:01:00.000Z"),
-            ("claim k -> acquired lease_expires_at=now+61s..now+62s", ":2 on", "00:01:01.000Z..", "00:01:00.000Z"),
-            ("claim k -> acquired token=5..9", ":2 on", "token=5..9", "token=1"),
-            ("claim k -> acquired T2>T1", ":2 on", "T2 is not given yet", "token=1"),
-            ("claim k -> acquired token=T1\nclaim j -> acquired token=T1", ":3 on", "token=T1 (1)", "token=2"),
-            ("claim k -> acquired token=T1\nclaim j -> acquired token=T2 T1>T2", ":3 on", "T1 is 1, T2 is 2", "token=2"),
-            ("complete k token=T1 -> completed", ":2 on", "a question", "T1 stands for nothing yet"),
-            ("claim k -> acquired\nget k -> ok history=acquired,completed", ":3 on", "acquired,completed", "event=acquired"),
-            ("claim k -> acquired\n+59s\nclaim k -> acquired", ":4 on", "expected: acquired", "busy"),
+            (
+                "claim k -> acquired owner=a",
+                ":2 on",
+                "owner=a",
+                "acquired",
+            ),
+            (
+                "claim k -> acquired lease_expires_at=now+61s",
+                ":2 on",
+                "00:01:01.000Z",
+                "00:01:00.000Z",
+            ),
+            (
+                "claim k -> acquired lease_expires_at=now+61s..now+62s",
+                ":2 on",
+                "00:01:01.000Z..",
+                "00:01:00.000Z",
+            ),
+            (
+                "claim k -> acquired token=5..9",
+                ":2 on",
+                "token=5..9",
+                "token=1",
+            ),
+            (
+                "claim k -> acquired T2>T1",
+                ":2 on",
+                "T2 is not given yet",
+                "token=1",
+            ),
+            (
+                "claim k -> acquired token=T1\nclaim j -> acquired token=T1",
+                ":3 on",
+                "token=T1 (1)",
+                "token=2",
+            ),
+            (
+                "claim k -> acquired token=T1\nclaim j -> acquired token=T2 T1>T2",
+                ":3 on",
+                "T1 is 1, T2 is 2",
+                "token=2",
+            ),
+            (
+                "complete k token=T1 -> completed",
+                ":2 on",
+                "a question",
+                "T1 stands for nothing yet",
+            ),
+            (
+                "claim k -> acquired\nget k -> ok history=acquired,completed",
+                ":3 on",
+                "acquired,completed",
+                "event=acquired",
+            ),
+            (
+                "claim k -> acquired\n+59s\nclaim k -> acquired",
+                ":4 on",
+                "expected: acquired",
+                "busy",
+            ),
             ("GET k -> value value=v", ":2 on", "value", "nil"),
         ];
         for (text, place, expected, got) in table {
@@ -162,7 +250,14 @@ mod tests {
     #[test]
     fn a_script_that_is_right_is_counted() {
         let text = "claim k -> acquired token=T1\n+1s\nclaim k -> busy retry_after_ms=59000";
-        assert_eq!(outcome(text), Ok(Count { ran: 1, left_out: 0, steps: 2 }));
+        assert_eq!(
+            outcome(text),
+            Ok(Count {
+                ran: 1,
+                left_out: 0,
+                steps: 2
+            })
+        );
     }
 
     #[test]
@@ -188,14 +283,23 @@ mod tests {
             ("+1s claim", "nothing else"),
             ("policy lease=0", "a lease is"),
             ("policy colour=red", "no part of a policy"),
-            ("not for model: it runs nowhere\nclaim k -> acquired", "no driver is left"),
-            ("not for mars: far\nclaim k -> acquired", "no driver is called mars"),
+            (
+                "not for model: it runs nowhere\nclaim k -> acquired",
+                "no driver is left",
+            ),
+            (
+                "not for mars: far\nclaim k -> acquired",
+                "no driver is called mars",
+            ),
             ("not for model\nclaim k -> acquired", "reason"),
             ("== a case\nclaim k -> acquired", "stands above"),
         ];
         for (text, part) in table {
             let report = outcome(text).expect_err(text);
-            assert!(report.contains("wrong.txt:") && report.contains(part), "{text}\n{report}");
+            assert!(
+                report.contains("wrong.txt:") && report.contains(part),
+                "{text}\n{report}"
+            );
         }
         assert!(Script::parse("empty.txt", "# nothing\n", &["model"]).is_err());
         assert!(Script::parse("headless.txt", "claim k -> acquired\n", &["model"]).is_err());

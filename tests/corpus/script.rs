@@ -69,8 +69,18 @@ const VERBS: &[(&str, &[&str])] = &[
     (
         "claim",
         &[
-            "lease", "retention", "on_lease_end", "max_attempts", "claim_id", "owner", "fingerprint",
-            "payload", "type", "store", "mode", "result",
+            "lease",
+            "retention",
+            "on_lease_end",
+            "max_attempts",
+            "claim_id",
+            "owner",
+            "fingerprint",
+            "payload",
+            "type",
+            "store",
+            "mode",
+            "result",
         ],
     ),
     ("renew", &["token", "lease"]),
@@ -85,8 +95,9 @@ const VERBS: &[(&str, &[&str])] = &[
 ];
 
 /// The Redis commands a script may use.
-const REDIS: &[&str] =
-    &["SET", "GET", "DEL", "EXISTS", "PTTL", "TYPE", "INCR", "PEXPIRE", "PERSIST"];
+const REDIS: &[&str] = &[
+    "SET", "GET", "DEL", "EXISTS", "PTTL", "TYPE", "INCR", "PEXPIRE", "PERSIST",
+];
 
 impl Script {
     /// # Errors
@@ -100,7 +111,12 @@ impl Script {
                 if cases.iter().any(|case| case.title == title) {
                     return Err(at("a case of that title stands above".into()));
                 }
-                cases.push(Case { title, line: number, not_for: Vec::new(), lines: Vec::new() });
+                cases.push(Case {
+                    title,
+                    line: number,
+                    not_for: Vec::new(),
+                    lines: Vec::new(),
+                });
                 continue;
             }
             let Some(case) = cases.last_mut() else {
@@ -111,21 +127,36 @@ impl Script {
                 continue;
             }
             let what = What::parse(&line).map_err(at)?;
-            case.lines.push(Line { number, text: line.clone(), what });
+            case.lines.push(Line {
+                number,
+                text: line.clone(),
+                what,
+            });
         }
         for case in &cases {
-            let at = |problem: &str| Err(format!("{name}:{}: {}: {problem}", case.line, case.title));
-            if drivers.iter().all(|driver| case.not_for.iter().any(|not| not == driver)) {
+            let at =
+                |problem: &str| Err(format!("{name}:{}: {}: {problem}", case.line, case.title));
+            if drivers
+                .iter()
+                .all(|driver| case.not_for.iter().any(|not| not == driver))
+            {
                 return at("no driver is left to run it");
             }
-            if !case.lines.iter().any(|line| matches!(line.what, What::Step(..))) {
+            if !case
+                .lines
+                .iter()
+                .any(|line| matches!(line.what, What::Step(..)))
+            {
                 return at("it expects nothing");
             }
         }
         if cases.is_empty() {
             return Err(format!("{name}: no cases"));
         }
-        Ok(Script { name: name.to_owned(), cases })
+        Ok(Script {
+            name: name.to_owned(),
+            cases,
+        })
     }
 }
 
@@ -151,12 +182,17 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
 /// `not for http, resp: reason`, `only for model, engine: reason`; the drivers that are out. A driver's name
 /// without its last digit means all of its kind.
 fn driver_limit(line: &str, drivers: &[&str]) -> Result<Option<Vec<String>>, String> {
-    let (only, rest) = match (line.strip_prefix("not for "), line.strip_prefix("only for ")) {
+    let (only, rest) = match (
+        line.strip_prefix("not for "),
+        line.strip_prefix("only for "),
+    ) {
         (Some(rest), _) => (false, rest),
         (_, Some(rest)) => (true, rest),
         _ => return Ok(None),
     };
-    let (named, reason) = rest.split_once(':').ok_or("a reason is missing: ... : why")?;
+    let (named, reason) = rest
+        .split_once(':')
+        .ok_or("a reason is missing: ... : why")?;
     if reason.trim().is_empty() {
         return Err("a reason is missing: ... : why".into());
     }
@@ -164,12 +200,21 @@ fn driver_limit(line: &str, drivers: &[&str]) -> Result<Option<Vec<String>>, Str
     for name in named.split(',').map(str::trim) {
         let kind = |driver: &&&str| driver.trim_end_matches(|c: char| c.is_ascii_digit()) == name;
         let before = found.len();
-        found.extend(drivers.iter().filter(|driver| **driver == name || kind(driver)));
+        found.extend(
+            drivers
+                .iter()
+                .filter(|driver| **driver == name || kind(driver)),
+        );
         if found.len() == before {
-            return Err(format!("no driver is called {name}; there are {}", drivers.join(", ")));
+            return Err(format!(
+                "no driver is called {name}; there are {}",
+                drivers.join(", ")
+            ));
         }
     }
-    let out = drivers.iter().filter(|driver| found.contains(driver) != only);
+    let out = drivers
+        .iter()
+        .filter(|driver| found.contains(driver) != only);
     Ok(Some(out.map(|driver| (*driver).to_owned()).collect()))
 }
 
@@ -178,14 +223,19 @@ impl What {
         let words = split(line)?;
         if let Some(span) = line.strip_prefix('+') {
             let span = split(span)?;
-            let [span] = span.as_slice() else { return Err("+10s and nothing else".into()) };
+            let [span] = span.as_slice() else {
+                return Err("+10s and nothing else".into());
+            };
             let span = Span::parse(span.text()?).map_err(|error| error.to_string())?;
             return Ok(What::Advance(span));
         }
         if words.first().is_some_and(|word| word.is("policy")) {
             return policy(&words[1..]);
         }
-        let arrow = words.iter().position(|word| word.is("->")).ok_or("no -> and what is expected")?;
+        let arrow = words
+            .iter()
+            .position(|word| word.is("->"))
+            .ok_or("no -> and what is expected")?;
         let (left, right) = (&words[..arrow], &words[arrow + 1..]);
         Ok(What::Step(Step::parse(left)?, Expected::parse(right)?))
     }
@@ -229,25 +279,34 @@ impl Step {
         let (verb, rest) = words.split_first().ok_or("no verb")?;
         let verb = verb.text()?;
         if REDIS.contains(&verb) {
-            return Ok(Step { words: words.to_vec() });
+            return Ok(Step {
+                words: words.to_vec(),
+            });
         }
         let known = VERBS.iter().find(|(known, _)| *known == verb);
         let (_, options) = known.ok_or_else(|| format!("no verb is called {verb}"))?;
         let keys = rest.iter().filter(|word| word.name.is_none()).count();
-        if keys != usize::from(verb != "list") || rest.iter().position(|word| word.name.is_none()) > Some(0) {
+        if keys != usize::from(verb != "list")
+            || rest.iter().position(|word| word.name.is_none()) > Some(0)
+        {
             return Err("one key stands behind the verb (none in a list), then name=value".into());
         }
         let mut seen = Vec::new();
         for name in rest.iter().filter_map(|word| word.name.as_deref()) {
             if !options.contains(&name) && name != "ns" {
-                return Err(format!("{verb} has no option {name}; it has {}", options.join(", ")));
+                return Err(format!(
+                    "{verb} has no option {name}; it has {}",
+                    options.join(", ")
+                ));
             }
             if seen.contains(&name) {
                 return Err(format!("{name} stands there twice"));
             }
             seen.push(name);
         }
-        Ok(Step { words: words.to_vec() })
+        Ok(Step {
+            words: words.to_vec(),
+        })
     }
 
     /// The words as a driver gets them.
@@ -265,12 +324,17 @@ impl Step {
         };
         if REDIS.contains(&verb.text()?) {
             request.redis = self.words.iter().map(|word| word.bytes.clone()).collect();
-            request.key = rest.first().map(|word| word.bytes.clone()).unwrap_or_default();
+            request.key = rest
+                .first()
+                .map(|word| word.bytes.clone())
+                .unwrap_or_default();
             return Ok(request);
         }
         for word in rest {
             let value = match word.placeholder() {
-                Some(name) => names.get(name).ok_or_else(|| format!("{name} stands for nothing yet"))?,
+                Some(name) => names
+                    .get(name)
+                    .ok_or_else(|| format!("{name} stands for nothing yet"))?,
                 None => &word.bytes,
             };
             match word.name.as_deref() {

@@ -13,16 +13,23 @@ use super::script::Request;
 /// The command, by its words.
 pub(super) fn command(request: &Request) -> Command {
     let key = RecordKey::new(&request.namespace, &request.key).unwrap();
-    let words: Vec<&str> =
-        request.redis.iter().map(|word| std::str::from_utf8(word).unwrap()).collect();
+    let words: Vec<&str> = request
+        .redis
+        .iter()
+        .map(|word| std::str::from_utf8(word).unwrap())
+        .collect();
     let verb = match words.as_slice() {
         ["SET", _, _, options @ ..] => StringVerb::Set(Box::new(set(&request.redis[2], options))),
         ["DEL", _] => StringVerb::Delete { when: None },
         ["INCR", _] => StringVerb::Add(1),
-        ["PEXPIRE", _, span] => {
-            StringVerb::Expire { to: Expiry::In(Span::parse(span).unwrap()), when: ExpireWhen::default() }
-        }
-        ["PERSIST", _] => StringVerb::Expire { to: Expiry::Never, when: ExpireWhen::default() },
+        ["PEXPIRE", _, span] => StringVerb::Expire {
+            to: Expiry::In(Span::parse(span).unwrap()),
+            when: ExpireWhen::default(),
+        },
+        ["PERSIST", _] => StringVerb::Expire {
+            to: Expiry::Never,
+            when: ExpireWhen::default(),
+        },
         ["GET" | "EXISTS" | "PTTL" | "TYPE", _] => StringVerb::Read,
         other => panic!("not a command of scripts: {other:?}"),
     };
@@ -30,7 +37,12 @@ pub(super) fn command(request: &Request) -> Command {
 }
 
 fn set(value: &[u8], options: &[&str]) -> Set {
-    let mut set = Set { value: Bytes::copy_from_slice(value), when: None, get: false, expiry: Expiry::Never };
+    let mut set = Set {
+        value: Bytes::copy_from_slice(value),
+        when: None,
+        get: false,
+        expiry: Expiry::Never,
+    };
     let mut options = options.iter();
     while let Some(option) = options.next() {
         let mut span = || Span::parse(options.next().unwrap()).unwrap();
@@ -58,7 +70,9 @@ pub(super) fn answer(request: &Request, outcome: &Outcome) -> Answer {
     let asked_old = request.redis.iter().any(|word| word == b"GET");
     match reply {
         StringReply::WrongType => Answer::new("WRONGTYPE"),
-        StringReply::NotAnInteger | StringReply::Overflow | StringReply::InvalidExpiry => Answer::new("ERR"),
+        StringReply::NotAnInteger | StringReply::Overflow | StringReply::InvalidExpiry => {
+            Answer::new("ERR")
+        }
         StringReply::Deleted(yes) | StringReply::Expired(yes) => integer(i64::from(*yes)),
         StringReply::Number(number) => integer(*number),
         StringReply::Set { .. } if asked_old => old_value(outcome),
@@ -67,7 +81,11 @@ pub(super) fn answer(request: &Request, outcome: &Outcome) -> Answer {
         StringReply::Read => match verb {
             "GET" => old_value(outcome),
             "EXISTS" => integer(i64::from(outcome.record.is_some())),
-            "TYPE" => Answer::new(if outcome.record.is_some() { "string" } else { "none" }),
+            "TYPE" => Answer::new(if outcome.record.is_some() {
+                "string"
+            } else {
+                "none"
+            }),
             _ => integer(ttl(outcome)),
         },
     }
@@ -87,7 +105,10 @@ fn old_value(outcome: &Outcome) -> Answer {
         Err(_) => Answer::new("WRONGTYPE"),
         Ok(None) => Answer::new("nil"),
         Ok(Some(content)) => {
-            let bytes = content.bytes().map(|bytes| bytes.to_vec()).unwrap_or_default();
+            let bytes = content
+                .bytes()
+                .map(|bytes| bytes.to_vec())
+                .unwrap_or_default();
             Answer::new("value").with("value", Value::Text(bytes))
         }
     }

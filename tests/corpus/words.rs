@@ -14,7 +14,8 @@ pub(super) struct Word {
 impl Word {
     /// The bytes as text, where they are some.
     pub(super) fn text(&self) -> Result<&str, String> {
-        std::str::from_utf8(&self.bytes).map_err(|_| format!("not text: {}", self.bytes.escape_ascii()))
+        std::str::from_utf8(&self.bytes)
+            .map_err(|_| format!("not text: {}", self.bytes.escape_ascii()))
     }
 
     /// Whether it is this bare word without a name.
@@ -32,7 +33,9 @@ impl Word {
 /// `T1`, `E2`: a name that a script gives to a value.
 pub(super) fn is_placeholder(text: &str) -> bool {
     let mut letters = text.bytes();
-    letters.next().is_some_and(|first| first.is_ascii_uppercase())
+    letters
+        .next()
+        .is_some_and(|first| first.is_ascii_uppercase())
         && text.len() > 1
         && letters.all(|b| b.is_ascii_digit())
 }
@@ -50,7 +53,11 @@ pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
 }
 
 fn word(text: &str) -> Result<(Word, &str), String> {
-    let mut word = Word { name: None, bytes: Vec::new(), bare: true };
+    let mut word = Word {
+        name: None,
+        bytes: Vec::new(),
+        bare: true,
+    };
     let mut rest = text;
     while let Some(first) = rest.chars().next().filter(|c| !c.is_whitespace()) {
         match first {
@@ -129,7 +136,9 @@ fn repetition(rest: &str) -> Result<(usize, &str), String> {
     };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (number, after) = rest.split_at(digits);
-    let times = number.parse().map_err(|_| format!("not a number of repetitions: *{rest}"))?;
+    let times = number
+        .parse()
+        .map_err(|_| format!("not a number of repetitions: *{rest}"))?;
     Ok((times, after))
 }
 
@@ -139,8 +148,15 @@ mod tests {
 
     #[test]
     fn a_line_splits_into_words_values_and_quoted_bytes() {
-        let words = split(r#"claim "a b" owner='x "y"' key="\xff\0"*2 x=1=2 T1 "T1"   # a comment "#);
-        let show = |word: &Word| (word.name.clone().unwrap_or_default(), word.bytes.clone(), word.bare);
+        let words =
+            split(r#"claim "a b" owner='x "y"' key="\xff\0"*2 x=1=2 T1 "T1"   # a comment "#);
+        let show = |word: &Word| {
+            (
+                word.name.clone().unwrap_or_default(),
+                word.bytes.clone(),
+                word.bare,
+            )
+        };
         let expected: [(&str, &[u8], bool); 7] = [
             ("", b"claim", true),
             ("", b"a b", false),

@@ -21,22 +21,33 @@ pub struct Answer {
 
 impl Http {
     pub fn connect(address: SocketAddr) -> Http {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let stream = BufReader::new(stream);
-        Http { stream }
+        Http::try_connect(address).expect("a connection")
     }
 
     /// Sends a request and reads its answer.
     pub fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Answer {
+        self.try_request(method, path, body).expect("an answer")
+    }
+
+    /// A connection to a server that may be gone.
+    pub fn try_connect(address: SocketAddr) -> Option<Http> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        let stream = BufReader::new(stream);
+        Some(Http { stream })
+    }
+
+    /// A request to a server that may go; `None` where it went without an answer.
+    pub fn try_request(&mut self, method: &str, path: &str, body: &[u8]) -> Option<Answer> {
         let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
         );
-        self.send(head.as_bytes());
-        self.send(body);
-        self.answer().expect("an answer")
+        let stream = self.stream.get_mut();
+        stream.write_all(head.as_bytes()).ok()?;
+        stream.write_all(body).ok()?;
+        self.answer()
     }
 
     pub fn get(&mut self, path: &str) -> Answer {

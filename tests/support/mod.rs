@@ -5,10 +5,12 @@
 
 pub mod http;
 pub mod process;
+pub mod random;
 pub mod redis;
 
 pub use http::Http;
 pub use process::{Output, Server, onced};
+pub use random::Random;
 pub use redis::Redis;
 
 use std::time::Duration;

@@ -25,11 +25,25 @@ pub enum Reply {
 
 impl Redis {
     pub fn connect(address: SocketAddr) -> Redis {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
+        Redis::try_connect(address).expect("a connection")
+    }
+
+    /// A connection to a server that may be gone.
+    pub fn try_connect(address: SocketAddr) -> Option<Redis> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_nodelay(true).ok()?;
         let stream = BufReader::new(stream);
-        Redis { stream }
+        Some(Redis { stream })
+    }
+
+    /// Sends one command to a server that may go, and reads its reply.
+    pub fn try_words(&mut self, words: &[&[u8]]) -> Reply {
+        if self.try_send(&encode(words)) {
+            self.reply()
+        } else {
+            Reply::End
+        }
     }
 
     /// Sends one command, its words split at blanks, and reads its reply.
@@ -69,11 +83,21 @@ impl Redis {
             "$" | "*" if rest == "-1" => Reply::Null,
             "$" => {
                 let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
-                self.stream.read_exact(&mut bytes).unwrap();
+                if self.stream.read_exact(&mut bytes).is_err() {
+                    return Reply::End;
+                }
                 bytes.truncate(bytes.len() - 2);
                 Reply::Bytes(bytes)
             }
-            "*" => Reply::Array((0..rest.parse().unwrap()).map(|_| self.reply()).collect()),
+            "*" => {
+                let members: Vec<_> = (0..rest.parse().unwrap()).map(|_| self.reply()).collect();
+                let cut = members.last() == Some(&Reply::End);
+                if cut {
+                    Reply::End
+                } else {
+                    Reply::Array(members)
+                }
+            }
             _ => panic!("not a reply: {line:?}"),
         }
     }

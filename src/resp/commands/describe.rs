@@ -1,9 +1,14 @@
 //! `COMMAND`: the table of commands, told as Redis 7.0 tells it.
 
+use bytes::Bytes;
+
 use super::table::COMMANDS;
 use super::{Call, Description, Next, Refusal, find};
 use crate::resp::glob;
 use crate::resp::reply::Writer;
+
+/// Names in one request: each is answered with far more bytes than it takes to ask.
+const MAX_NAMES: usize = 1000;
 
 pub(super) fn command(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let mut reply = call.reply();
@@ -20,7 +25,7 @@ pub(super) fn count(call: &mut Call<'_>) -> Result<Next, Refusal> {
 }
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    let names = call.args.get(2..).unwrap_or_default();
+    let names = names(call)?;
     if names.is_empty() {
         return command(call);
     }
@@ -36,7 +41,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Next, Refusal> {
 }
 
 pub(super) fn docs(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    let names = call.args.get(2..).unwrap_or_default();
+    let names = names(call)?;
     let found: Vec<&Description> = match names {
         [] => COMMANDS.iter().collect(),
         names => names.iter().filter_map(|name| named(name)).collect(),
@@ -81,6 +86,16 @@ pub(super) fn list(call: &mut Call<'_>) -> Result<Next, Refusal> {
         reply.bulk(name.as_bytes());
     }
     Ok(Next::Replied)
+}
+
+fn names<'a>(call: &Call<'a>) -> Result<&'a [Bytes], Refusal> {
+    let names = call.args.get(2..).unwrap_or_default();
+    if names.len() > MAX_NAMES {
+        return Err(Refusal::new(
+            "ERR at most 1000 names in one request; without names all commands are described",
+        ));
+    }
+    Ok(names)
 }
 
 /// A command, or with a bar a subcommand.

@@ -73,7 +73,12 @@ fn change(call: &mut Call<'_>, channel: Channel, add: bool) -> Result<Next, Refu
         names.push(None);
     }
     let present = call.connection.subscriptions.len();
-    if add && present.saturating_add(names.len()) > MAX_SUBSCRIPTIONS {
+    let after = if add {
+        present.saturating_add(names.len())
+    } else {
+        names.len()
+    };
+    if after > MAX_SUBSCRIPTIONS {
         return Err(Refusal::new(
             "ERR a connection has at most 1000 subscriptions; no message is ever sent to them here",
         ));

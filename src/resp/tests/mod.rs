@@ -7,6 +7,7 @@ mod wire;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use tempfile::TempDir;
 
 use super::{Face, Flow, Options, Session};
 use crate::engine::clock::{ManualClock, Source};
@@ -21,6 +22,8 @@ pub(super) struct Desk {
     engine: Engine,
     face: Arc<Face>,
     session: Session,
+    /// Kept until the engine is gone: it goes on writing there.
+    _dir: TempDir,
 }
 
 impl Desk {
@@ -30,10 +33,13 @@ impl Desk {
 
     fn with(options: Options) -> Desk {
         let clock = ManualClock::new(START, 5_000_000);
-        let engine = Engine::volatile(engine::Options {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut engine = engine::Options {
             clock: Source::Manual(clock.clone()),
             ..engine::Options::default()
-        });
+        };
+        engine.journal.segment_size = 16 << 20;
+        let (engine, _) = Engine::open(dir.path(), engine).expect("an engine");
         let face = Arc::new(Face::new(options));
         let session = Session::new(face.clone(), "peer".to_owned());
         Desk {
@@ -41,12 +47,32 @@ impl Desk {
             engine,
             face,
             session,
+            _dir: dir,
         }
     }
 
     /// Another connection in place of this one.
     fn reconnect(&mut self) {
         self.session = Session::new(self.face.clone(), "peer".to_owned());
+    }
+
+    /// As it was at first, but for what the engine remembers of tokens.
+    pub(super) fn empty(&mut self) {
+        for database in [0, 5] {
+            self.face = Arc::new(Face::new(Options::default()));
+            self.reconnect();
+            self.say(&format!("SELECT {database}"));
+            let (page, _) = self.talk(b"SCAN 0 COUNT 1000\r\n", usize::MAX);
+            let page = String::from_utf8(page).expect("keys of the cases are text");
+            let keys: Vec<&str> = page.split("\r\n").skip(5).step_by(2).collect();
+            for key in keys {
+                if !key.is_empty() {
+                    assert_eq!(self.say(&format!("DEL '{key}'")), ":1", "{page}");
+                }
+            }
+        }
+        self.face = Arc::new(Face::new(Options::default()));
+        self.reconnect();
     }
 
     /// Everything that comes back when the bytes arrive in pieces of that size, and whether the connection

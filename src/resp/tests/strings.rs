@@ -145,6 +145,14 @@ fn limits_have_their_own_errors_and_keep_the_connection() {
             &format!("SUBSCRIBE {}", "c ".repeat(1001)),
             "-ERR a connection has at most 1000 subscriptions; no message is ever sent to them here",
         ),
+        (
+            &format!("UNSUBSCRIBE {}", "c ".repeat(1001)),
+            "-ERR a connection has at most 1000 subscriptions; no message is ever sent to them here",
+        ),
+        (
+            &format!("COMMAND INFO {}", "get ".repeat(1001)),
+            "-ERR at most 1000 names in one request; without names all commands are described",
+        ),
         ("PING", "+PONG"),
     ]);
 }

@@ -18,6 +18,8 @@ struct State {
     room: Option<u32>,
     /// What a write then fails with.
     error: Option<io::ErrorKind>,
+    /// Every sync fails for lack of space.
+    sync_fails: bool,
     /// Bytes written so far.
     written: u64,
 }
@@ -49,6 +51,10 @@ impl Disk {
     pub(super) fn fail_after(&self, writes: u32, error: io::ErrorKind) {
         let mut state = self.0.lock();
         (state.room, state.error) = (Some(writes), Some(error));
+    }
+
+    pub(super) fn fail_syncs(&self) {
+        self.0.lock().sync_fails = true;
     }
 
     pub(super) fn heal(&self) {
@@ -109,6 +115,9 @@ impl StorageBackend for Handle {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.0.0.lock();
+        if state.sync_fails {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         state.synced = state.now.clone();
         Ok(())
     }

@@ -402,6 +402,18 @@ fn any_other_failed_write_is_final_for_writer_and_readers() {
 }
 
 #[test]
+fn a_failed_sync_is_final_also_for_lack_of_space() {
+    let disk = Disk::default();
+    filled(&disk);
+    let (mut store, _) = Store::open_with_backend(disk.source(), OPTIONS).unwrap();
+    disk.fail_syncs();
+    let failed = store.checkpoint(checkpoint(2, vec![(key("new"), arc(pending(1)))]));
+    assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
+    let (_, opened) = Store::open_with_backend(disk.crashed().source(), OPTIONS).unwrap();
+    assert_eq!(opened.checkpoint, Lsn(1));
+}
+
+#[test]
 fn a_crash_leaves_the_last_commit() {
     let disk = Disk::default();
     let mut store = Store::create_with_backend(disk.source(), ID, OPTIONS).unwrap();
@@ -442,10 +454,9 @@ fn a_reader_never_sees_a_key_vanish_while_it_moves() {
         .unwrap();
     let (stop, looks) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            let reader = store.reader();
+        let look = |reader: Reader| {
             let (names, stop, looks) = (&names, &stop, &looks);
-            scope.spawn(move || {
+            move || {
                 while !stop.load(Ordering::Relaxed) {
                     for name in names {
                         assert!(reader.may_contain(name), "{name:?}");
@@ -464,12 +475,15 @@ fn a_reader_never_sees_a_key_vanish_while_it_moves() {
                     assert_eq!(reader.scan(&scan).unwrap().records.len(), 40);
                     looks.fetch_add(1, Ordering::Relaxed);
                 }
-            });
-        }
+            }
+        };
+        let readers: Vec<_> = (0..2).map(|_| scope.spawn(look(store.reader()))).collect();
         // Through open, ever later buckets, and sweeps of those left behind; at least as long as it takes
         // the readers to look a few hundred times.
         let mut lsn = 1;
-        while lsn < 150 || looks.load(Ordering::Relaxed) < 300 {
+        while (lsn < 150 || looks.load(Ordering::Relaxed) < 300)
+            && !readers.iter().any(|reader| reader.is_finished())
+        {
             lsn += 1;
             let now = 1_000_000 + lsn * 600_000;
             let changes = match lsn % 3 {
