@@ -92,7 +92,10 @@ fn a_client_that_wants_no_replies_gives_its_bytes_back_all_the_same() {
     let mut other = server.redis();
     let begun = Instant::now();
     while other.command("EXISTS k39") != Reply::Integer(1) {
-        assert!(begun.elapsed() < PATIENCE, "the last command was not decided");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "the last command was not decided"
+        );
     }
     // Had it kept what it sent, it would be in the way of others by now, and be closed for that.
     let mut third = server.redis();
