@@ -310,7 +310,10 @@ fn what_no_store_may_hold_is_refused_on_write() {
         ("an open record that expires", |r| {
             r.expires_at = Some(Timestamp::from_millis(1))
         }),
-        ("pending by the end of its lease", |r| r.by_lease_end = true),
+        ("retry by the end of its lease", |r| {
+            r.state = State::Retry;
+            r.by_lease_end = true;
+        }),
         ("generation 0", |r| r.generation = 0),
         ("too many attempts", |r| r.max_attempts = Some(1_000_001)),
         ("an empty owner", |r| r.owner = Some("".into())),
