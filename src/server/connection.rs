@@ -4,12 +4,14 @@
 //! reads on only when they are written. An HTTP connection is the HTTP face's own from the first byte.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 
 use super::limits::{Seat, Share};
 use super::shutdown::Stop;
@@ -39,6 +41,7 @@ pub async fn redis(stream: TcpStream, face: Redis, share: Share, seat: Seat, sto
         share,
         input: BytesMut::new(),
         read: READ.0,
+        slow: None,
         patience: face.patience,
     };
     // A client that goes is no event; what it was owed is gone with it.
@@ -55,6 +58,8 @@ struct Connection {
     input: BytesMut,
     /// How much to read next.
     read: usize,
+    /// Runs while the others wait for this connection.
+    slow: Option<Pin<Box<Sleep>>>,
     patience: Duration,
 }
 
@@ -111,8 +116,12 @@ impl Connection {
         loop {
             let flow = session.serve(&face.engine, &mut self.input, output).await;
             let held = session.pending().saturating_add(self.input.len());
+            self.share.hold(held.saturating_add(output.len()));
+            if held == 0 || !output.is_empty() {
+                self.share.got_on();
+                self.slow = None;
+            }
             if !output.is_empty() {
-                self.share.hold(held.saturating_add(output.len()));
                 self.write(output).await?;
                 *output = BytesMut::new();
                 self.share.hold(held);
@@ -130,11 +139,13 @@ impl Connection {
     /// Waits for bytes. Safe to drop: what was read is in the input.
     async fn read(&mut self) -> io::Result<Came> {
         loop {
-            let slow = self.share.holds_others_up();
+            if self.share.holds_others_up() && self.slow.is_none() {
+                self.slow = Some(Box::pin(tokio::time::sleep(self.patience)));
+            }
             tokio::select! {
                 biased;
+                () = over(&mut self.slow) => return Ok(Came::TooSlow),
                 ready = self.stream.readable() => ready?,
-                () = tokio::time::sleep(self.patience), if slow => return Ok(Came::TooSlow),
             }
             self.share.room().await;
             match self.try_read()? {
@@ -179,6 +190,14 @@ impl Connection {
 
     async fn farewell(&mut self) -> io::Result<()> {
         farewell(&mut self.stream).await
+    }
+}
+
+/// Returns when the timer has run, never if there is none.
+async fn over(timer: &mut Option<Pin<Box<Sleep>>>) {
+    match timer {
+        Some(timer) => timer.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -163,19 +163,25 @@ impl Share {
 
     /// `bytes` more have come in.
     pub fn add(&mut self, bytes: usize) {
-        let take = u32::try_from(bytes).unwrap_or(u32::MAX);
-        match (self.budget.bytes()).try_acquire_many_owned(take) {
-            Ok(more) => match &mut self.paid {
-                Some(paid) => paid.merge(more),
-                None => self.paid = Some(more),
-            },
-            Err(_) => self.unpaid = self.unpaid.saturating_add(bytes),
+        // All that is left is taken even if it is too little: then the budget shows as used up.
+        let there = self.budget.bytes.available_permits().min(bytes);
+        let take = u32::try_from(there).unwrap_or(u32::MAX);
+        let more = self.budget.bytes().try_acquire_many_owned(take).ok();
+        let taken = more.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        match (&mut self.paid, more) {
+            (Some(paid), Some(more)) => paid.merge(more),
+            (paid, more) => *paid = paid.take().or(more),
         }
+        self.unpaid = self.unpaid.saturating_add(bytes.saturating_sub(taken));
     }
 
-    /// This connection holds `bytes` from now on, and has got on: it lets the pass go.
-    pub fn hold(&mut self, bytes: usize) {
+    /// This connection has got on: it lets the pass go.
+    pub fn got_on(&mut self) {
         self.pass = None;
+    }
+
+    /// This connection holds `bytes` from now on.
+    pub fn hold(&mut self, bytes: usize) {
         let paid = self
             .paid
             .as_ref()
@@ -244,6 +250,8 @@ mod tests {
         let mut waits = Box::pin(b.room());
         assert!(poll(waits.as_mut()).is_pending());
         a.hold(1);
+        assert!(poll(waits.as_mut()).is_pending());
+        a.got_on();
         assert!(poll(waits.as_mut()).is_ready());
     }
 
@@ -261,6 +269,9 @@ mod tests {
             (7, 10, 0),
             (20, 30, 0),
             (0, 25, 0),
+            (0, 6, 4),
+            (7, 13, 0),
+            (0, 9, 1),
         ];
         for (come, held, left) in table {
             share.add(come);

@@ -76,22 +76,50 @@ fn clients_that_together_hold_more_than_the_limit_are_all_answered() {
 }
 
 #[test]
-fn clients_that_stall_with_the_memory_of_others_are_let_go() {
+fn a_client_that_wants_no_replies_gives_its_bytes_back_all_the_same() {
+    let folder = folder();
+    let server = Server::with(
+        &data(&folder),
+        &[&SMALL[..], &["--body-timeout", "100ms"]].concat(),
+    );
+    let mut quiet = server.redis();
+    quiet.send(&encode(&[b"CLIENT", b"REPLY", b"OFF"]));
+    for number in 0..40 {
+        let (first, second) = halves(&format!("k{number}"));
+        quiet.send(&first);
+        quiet.send(&second);
+    }
+    let mut other = server.redis();
+    let begun = Instant::now();
+    while other.command("EXISTS k39") != Reply::Integer(1) {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "the last command was not decided"
+        );
+    }
+    // Had it kept what it sent, it would be in the way of others by now, and be closed for that.
+    let mut third = server.redis();
+    assert_eq!(third.command("PING"), Reply::Status("PONG".into()));
+    quiet.send(&encode(&[b"CLIENT", b"REPLY", b"ON"]));
+    assert_eq!(quiet.reply(), ok());
+}
+
+#[test]
+fn a_client_that_stalls_with_the_memory_of_others_is_let_go() {
     let folder = folder();
     let arguments = [&SMALL[..], &["--body-timeout", "100ms"]].concat();
     let server = Server::with(&data(&folder), &arguments);
-    let mut stalled: Vec<Redis> = (0..20).map(|_| server.redis()).collect();
-    for (number, client) in stalled.iter_mut().enumerate() {
-        client.send(&halves(&format!("k{number}")).0);
-    }
-    // Each of these needs room that only the stalled ones can give.
-    for _ in 0..3 {
-        assert_eq!(server.redis().command("PING"), Reply::Status("PONG".into()));
-    }
-    assert_eq!(
-        server.http().post("/v1/claims/default/h", b"body").status,
-        201
-    );
+    let mut stalled = server.redis();
+    stalled.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$700000\r\n");
+    stalled.send(&vec![b'x'; 600_000]);
+    assert_eq!(server.redis().command("PING"), Reply::Status("PONG".into()));
+    let error = "ERR the command came too slowly while memory for requests is short";
+    assert_eq!(stalled.reply(), Reply::Error(error.into()));
+    assert_eq!(stalled.reply(), Reply::End);
+    // All of it is free again: this body alone takes an eighth.
+    let body = vec![b'x'; 64 << 10];
+    let claim = server.http().post("/v1/claims/default/h", &body);
+    assert_eq!((claim.status, claim.outcome()), (201, "acquired"));
 }
 
 #[test]

@@ -266,6 +266,37 @@ fn an_address_beyond_loopback_needs_the_word_for_it() {
 }
 
 #[test]
+fn host_names_of_the_configuration_are_answered_to_and_others_are_not() {
+    let folder = folder();
+    let server = Server::with(&data(&folder), &["--host", "onced.internal"]);
+    for (host, status) in [("onced.internal", 200), ("elsewhere.example", 421)] {
+        let mut http = server.http();
+        let request = format!("GET /v1/claims/default HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        http.send(request.as_bytes());
+        assert_eq!(http.answer().unwrap().status, status, "{host}");
+    }
+}
+
+#[test]
+fn with_few_files_there_are_fewer_connections_and_the_log_says_so() {
+    let folder = folder();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 300 && exec \"$@\"", "sh"]);
+    command
+        .arg(onced().get_program())
+        .args(["serve", "--config", "/dev/null"]);
+    command
+        .args(["--http", "0", "--redis", "0", "--data-dir"])
+        .arg(data(&folder));
+    let server = Server::spawn(command).unwrap_or_else(|output| panic!("{output:?}"));
+    let stderr = server.term().stderr;
+    assert!(
+        stderr.contains("may open 300 files, so 150 connections instead of 10000"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn a_unix_socket_serves_http_for_user_and_group() {
     let folder = folder();
     let dir = data(&folder);
