@@ -190,10 +190,9 @@ fn until_durable<'a>(
 
 /// The frozen records as the store takes them.
 pub(super) fn changes(frozen: &Frozen) -> Vec<(RecordKey, Option<Arc<Record>>)> {
-    frozen
-        .slots
-        .values()
-        .map(|slot| (slot.key.clone(), slot.record.clone()))
+    let slots = frozen.slots.iter();
+    slots
+        .map(|(key, slot)| (key.clone(), slot.record.clone()))
         .collect()
 }
 

@@ -58,11 +58,14 @@ impl Gather {
 
     /// Adds entries that stand or fall together: all of them in one frame. Their LSNs follow each other,
     /// the first is `first`.
-    pub(super) fn push(&mut self, first: Lsn, entries: &[Vec<u8>]) {
-        let bytes: usize = entries
-            .iter()
-            .map(|entry| entry.len().saturating_add(ENTRY_HEAD_LEN))
-            .sum();
+    pub(super) fn push<'a>(
+        &mut self,
+        first: Lsn,
+        entries: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
+    ) {
+        let entries = entries.into_iter();
+        let len = |entry: &[u8]| entry.len().saturating_add(ENTRY_HEAD_LEN);
+        let bytes: usize = entries.clone().map(len).sum();
         let fits =
             |batch: &Batch| (batch.frame.len().saturating_add(bytes) as u64) <= self.max_frame;
         if !self.queue.back().is_some_and(fits) {
@@ -77,9 +80,11 @@ impl Gather {
         let Some(batch) = self.queue.back_mut() else {
             return;
         };
-        for (at, entry) in entries.iter().enumerate() {
+        let mut last = first;
+        for entry in entries {
             batch.frame.push(entry);
-            batch.last = Lsn(first.0 + at as u64);
+            batch.last = last;
+            last = Lsn(last.0.saturating_add(1));
         }
         self.queued = self.queued.saturating_add(bytes as u64);
     }

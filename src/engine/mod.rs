@@ -432,7 +432,7 @@ impl Engine {
     }
 
     /// Reads records from the store, outside the lock.
-    async fn fetch(&self, keys: Vec<RecordKey>) -> Result<Vec<(Bytes, Found)>, Unavailable> {
+    async fn fetch(&self, keys: Vec<RecordKey>) -> Result<Vec<(RecordKey, Found)>, Unavailable> {
         let reader = self.inner.reader.clone();
         self.blocking(move || {
             let records = reader.get_many(&keys, Bodies::All)?;
@@ -446,11 +446,7 @@ impl Engine {
                 }
                 None => Found::default(),
             });
-            Ok(keys
-                .iter()
-                .map(|key| key.joined().clone())
-                .zip(found)
-                .collect())
+            Ok(keys.into_iter().zip(found).collect())
         })
         .await
     }

@@ -120,6 +120,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         checkpoints: 0,
         holds: 0,
         frozen_at: Timestamp::default(),
+        entry: Vec::new(),
         next_lsn,
         next_token: redone.next_token,
     };
@@ -190,28 +191,21 @@ fn redo_entry(redone: &mut Redone, entry: Entry) {
         Change::Put(key, mut record) => {
             if let Some(before) = redone
                 .recent
-                .get(key.joined())
+                .get(&key)
                 .and_then(|slot| slot.record.as_ref())
             {
                 inherit(Arc::make_mut(&mut record), before);
             }
             redone.recent.put(
+                key,
                 Slot {
-                    key,
                     record: Some(record),
                     lsn,
                 },
                 false,
             );
         }
-        Change::Remove(key) => redone.recent.put(
-            Slot {
-                key,
-                record: None,
-                lsn,
-            },
-            false,
-        ),
+        Change::Remove(key) => redone.recent.put(key, Slot { record: None, lsn }, false),
         Change::Policy(namespace, Some(policy)) => {
             redone.policies.insert(namespace.into(), policy);
         }

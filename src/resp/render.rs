@@ -356,12 +356,12 @@ mod tests {
 
     #[test]
     fn a_body_that_is_not_at_hand_is_told_and_not_made_up() {
-        let content = Content::Large(LargeContent {
+        let content = Content::Large(Box::new(LargeContent {
             size: 5000,
             digest: [0; 32],
             lsn: None,
             bytes: None,
-        });
+        }));
         let mut out = BytesMut::new();
         let mut reply = Writer::new(&mut out, Protocol::Resp2);
         bytes(&content, &mut reply);
