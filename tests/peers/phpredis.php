@@ -71,6 +71,17 @@ if (getenv('PEER_SCRIPTS') === 'served') {
     echo "later lock: scripts (Laravel's lock takes, loses, forceReleases; release and Cache::add are EVAL)\n";
 }
 
+// A refused MULTI closes the connection, so that what was meant to happen with it does not happen by itself; but
+// phpredis connects again by itself, and an application that does not look at the `false` goes on.
+same(true, $redis->set('multi', 'mine', ['ex' => 60]), 'set');
+if ($redis->multi() === false) {
+    echo "later transaction: MULTI (refused; a caller who ignores that has phpredis run the rest without it)\n";
+} else {
+    same($redis, $redis->del('multi'), 'queued');
+    same([1, false], $redis->get('multi')->exec(), 'exec');
+    ok('transaction');
+}
+
 same(true, $redis->set('restart', 'a', ['nx', 'ex' => 600]), 'taken');
 restart();
 // The same client: its connection is gone, what it was told is not.
