@@ -58,6 +58,7 @@ pub(super) struct Gather {
     durable: Lsn,
     /// Bytes of frames that the journal has not accounted for yet.
     queued: u64,
+    frames: u64,
     max_frame: u64,
 }
 
@@ -68,6 +69,7 @@ impl Gather {
             flight: None,
             durable,
             queued: 0,
+            frames: 0,
             max_frame,
         }
     }
@@ -120,6 +122,25 @@ impl Gather {
         self.queued = self.queued.saturating_add(bytes as u64);
     }
 
+    /// Adds a frame without entries, for the clocks it carries, unless one waits or is in flight anyway.
+    pub(super) fn push_mark(&mut self) {
+        if self.queue.is_empty() && self.flight.is_none() {
+            let last = self.durable;
+            let frame = Frame::new(Lsn(last.0.saturating_add(1)));
+            self.queued = self.queued.saturating_add(frame.len() as u64);
+            self.queue.push_back(Batch {
+                frame,
+                last,
+                waiting: Vec::new(),
+            });
+        }
+    }
+
+    /// How many frames went to the journal.
+    pub(super) fn frames(&self) -> u64 {
+        self.frames
+    }
+
     /// A wake-up for when `lsn` is durable; `None` if it is already.
     pub(super) fn wait(&mut self, lsn: Lsn) -> Option<Durable> {
         if lsn <= self.durable {
@@ -142,6 +163,7 @@ impl Gather {
     /// Takes the next frame to the journal.
     pub(super) fn take(&mut self) -> Option<Frame> {
         let batch = self.queue.pop_front()?;
+        self.frames = self.frames.saturating_add(1);
         self.flight = Some((batch.last, batch.waiting));
         Some(batch.frame)
     }
@@ -207,6 +229,21 @@ mod tests {
                 assert!(durable.await.is_err());
             }
         }
+    }
+
+    #[test]
+    fn the_clocks_are_written_down_alone_only_where_no_frame_carries_them() {
+        let (mut gather, _waiting) = gathered(1);
+        gather.push_mark();
+        assert_eq!(gather.take().map(|frame| frame.count()), Some(1));
+        gather.push_mark();
+        assert!(gather.is_empty(), "one is in flight");
+        gather.landed(0).tell();
+        gather.push_mark();
+        let frame = gather.take().unwrap();
+        assert_eq!((frame.count(), frame.first_lsn()), (0, Lsn(2)));
+        gather.landed(0).tell();
+        assert_eq!(gather.durable(), Lsn(1), "no entry became durable by it");
     }
 
     #[test]
