@@ -2,10 +2,13 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
+//! * [`check`], [`compact`]: the tools for a data directory that no server has.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
+mod check;
 mod claim;
 mod client;
+mod compact;
 mod holder;
 mod operate;
 mod read;
@@ -41,6 +44,8 @@ enum Verb {
     List(read::List),
     Replay(operate::Replay),
     Forget(operate::Forget),
+    Check(check::Check),
+    Compact(compact::Compact),
 }
 
 /// Does what the command line says.
@@ -62,6 +67,8 @@ pub fn main() -> ExitCode {
         Verb::List(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Forget(verb) => verb.run(),
+        Verb::Check(verb) => verb.run(),
+        Verb::Compact(verb) => verb.run(),
     };
     match done {
         Ok(exit) => exit.into(),

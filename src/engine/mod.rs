@@ -14,6 +14,7 @@ mod commit;
 mod core;
 mod error;
 mod gather;
+pub mod inspect;
 mod late;
 mod listing;
 mod open;

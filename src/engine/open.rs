@@ -27,17 +27,17 @@ use crate::journal::{self, Mark};
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
 use crate::model::time::{BootTime, Timestamp};
-use crate::store::{Change, Checkpoint, Entry, Store, decode_entry};
+use crate::store::{self, Change, Checkpoint, Entry, Opened, Store, decode_entry};
 
-type StoreId = [u8; 16];
+pub(super) type StoreId = [u8; 16];
 
 /// The first entry of a store.
 const FIRST: Lsn = Lsn(1);
-const MARKER: &str = "onced.id";
-const DATA: &str = "data";
+pub(super) const MARKER: &str = "onced.id";
+pub(super) const DATA: &str = "data";
 const FRESH: &str = "data.new";
-const STORE: &str = "store.redb";
-const JOURNAL: &str = "journal";
+pub(super) const STORE: &str = "store.redb";
+pub(super) const JOURNAL: &str = "journal";
 
 /// What a start found and did: for the log.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +68,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         create(dir, &options)?;
         report.created = true;
     }
+    store::remove_leftover(data.join(STORE))?;
     let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
     match marker {
         Some(id) if id != opened.store_id => {
@@ -82,17 +83,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     report.records = opened.records;
     let disk = journal_disk(&data)?;
     let mut recovery = recovery::open(disk, opened.store_id, opened.checkpoint)?;
-    let policies = opened
-        .policies
-        .into_iter()
-        .map(|(name, policy)| (name.into(), policy));
-    let mut redone = Redone {
-        recent: Recent::default(),
-        lsn: opened.checkpoint,
-        next_token: opened.next_token,
-        position: position_from_bytes(&opened.mark),
-        policies: policies.collect(),
-    };
+    let mut redone = Redone::of(&opened);
     redo(&mut recovery, &mut store, &mut redone, &limits, &mut report)?;
     let mut policies = Policies {
         by_namespace: redone.policies,
@@ -128,12 +119,29 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     Ok((start(inner, writer, store, preparer)?, report))
 }
 
-struct Redone {
-    recent: Recent,
-    lsn: Lsn,
-    next_token: Token,
-    position: Option<Position>,
-    policies: BTreeMap<String, Policy>,
+/// What the store and the journal after it come to.
+pub(super) struct Redone {
+    pub(super) recent: Recent,
+    pub(super) lsn: Lsn,
+    pub(super) next_token: Token,
+    pub(super) position: Option<Position>,
+    pub(super) policies: BTreeMap<String, Policy>,
+}
+
+impl Redone {
+    /// What the store alone comes to.
+    pub(super) fn of(opened: &Opened) -> Redone {
+        let policies = opened.policies.iter();
+        Redone {
+            recent: Recent::default(),
+            lsn: opened.checkpoint,
+            next_token: opened.next_token,
+            position: position_from_bytes(&opened.mark),
+            policies: policies
+                .map(|(name, policy)| (name.to_string(), policy.clone()))
+                .collect(),
+        }
+    }
 }
 
 /// Redoes what the journal has and the store has not, and checkpoints it, so that nobody ever appends to an
@@ -181,7 +189,7 @@ fn redo(
     checkpoint_redone(store, redone)
 }
 
-fn redo_entry(redone: &mut Redone, entry: Entry) {
+pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
     redone.lsn = entry.lsn;
     if let Some(token) = entry.decision.token {
         redone.next_token = redone.next_token.max(token.next().unwrap_or(Token::MAX));
@@ -230,7 +238,7 @@ fn inherit(record: &mut Record, before: &Record) {
     }
 }
 
-fn checkpoint_redone(store: &mut Store, redone: &mut Redone) -> Result<(), EngineError> {
+pub(super) fn checkpoint_redone(store: &mut Store, redone: &mut Redone) -> Result<(), EngineError> {
     if redone.recent.is_empty() {
         return Ok(());
     }
@@ -304,7 +312,7 @@ fn create(dir: &Path, options: &Options) -> Result<(), EngineError> {
     sync_dir(dir)
 }
 
-fn journal_disk(data: &Path) -> Result<Arc<dyn Disk>, EngineError> {
+pub(super) fn journal_disk(data: &Path) -> Result<Arc<dyn Disk>, EngineError> {
     let path = data.join(JOURNAL);
     match RealDisk::open(&path) {
         Ok(disk) => Ok(Arc::new(disk)),
@@ -312,7 +320,7 @@ fn journal_disk(data: &Path) -> Result<Arc<dyn Disk>, EngineError> {
     }
 }
 
-fn exists(path: &Path) -> Result<bool, EngineError> {
+pub(super) fn exists(path: &Path) -> Result<bool, EngineError> {
     path.try_exists()
         .map_err(|source| directory("look for", path, source))
 }
@@ -326,7 +334,7 @@ fn random_id(dir: &Path) -> Result<StoreId, EngineError> {
     Ok(id)
 }
 
-fn read_marker(dir: &Path) -> Result<Option<StoreId>, EngineError> {
+pub(super) fn read_marker(dir: &Path) -> Result<Option<StoreId>, EngineError> {
     let path = dir.join(MARKER);
     match fs::read_to_string(&path) {
         Ok(text) => {
@@ -345,7 +353,7 @@ fn read_marker(dir: &Path) -> Result<Option<StoreId>, EngineError> {
     }
 }
 
-fn write_marker(dir: &Path, id: &StoreId) -> Result<(), EngineError> {
+pub(super) fn write_marker(dir: &Path, id: &StoreId) -> Result<(), EngineError> {
     let (path, fresh) = (dir.join(MARKER), dir.join("onced.id.new"));
     let write = || {
         let mut file = fs::File::create(&fresh)?;
@@ -363,7 +371,7 @@ fn sync_dir(dir: &Path) -> Result<(), EngineError> {
         .map_err(|source| directory("sync", dir, source))
 }
 
-fn directory(operation: &'static str, path: &Path, source: io::Error) -> EngineError {
+pub(super) fn directory(operation: &'static str, path: &Path, source: io::Error) -> EngineError {
     EngineError::Directory {
         operation,
         path: PathBuf::from(path),
@@ -371,7 +379,7 @@ fn directory(operation: &'static str, path: &Path, source: io::Error) -> EngineE
     }
 }
 
-fn hex(id: &StoreId) -> String {
+pub(super) fn hex(id: &StoreId) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -387,7 +395,7 @@ fn unhex(text: &str) -> Option<StoreId> {
     digits.collect::<Option<Vec<u8>>>()?.try_into().ok()
 }
 
-fn position(mark: Mark) -> Position {
+pub(super) fn position(mark: Mark) -> Position {
     Position {
         time: mark.time,
         boot: mark.boot,

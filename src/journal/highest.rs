@@ -31,6 +31,28 @@ const SLOT_CRC_AT: usize = 40;
 impl Highest {
     /// Makes the file of a new store, with the number 0, and its name durable.
     pub(super) fn create(disk: &dyn Disk, store_id: &StoreId) -> Result<Highest, JournalError> {
+        Highest::put(disk, store_id, 0)
+    }
+
+    /// Puts a file with that number in the place of the one there is, which may be damaged, or say a higher
+    /// number: for repair alone.
+    pub(super) fn replace(
+        disk: &dyn Disk,
+        store_id: &StoreId,
+        number: u64,
+    ) -> Result<(), JournalError> {
+        // What a crash in an earlier attempt left.
+        match disk.remove(HIGHEST_UNFINISHED) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                let path = disk.path().join(HIGHEST_UNFINISHED);
+                return Err(JournalError::io("remove", path, error));
+            }
+            _ => {}
+        }
+        Highest::put(disk, store_id, number).map(|_| ())
+    }
+
+    fn put(disk: &dyn Disk, store_id: &StoreId, number: u64) -> Result<Highest, JournalError> {
         let path = disk.path().join(HIGHEST);
         let io = |error| JournalError::io("make", path.clone(), error);
         let file = disk
@@ -41,7 +63,7 @@ impl Highest {
             number: 0,
             slot: 1,
         };
-        highest.write(0, store_id).map_err(io)?;
+        highest.write(number, store_id).map_err(io)?;
         disk.rename(HIGHEST_UNFINISHED, HIGHEST).map_err(io)?;
         disk.sync_dir().map_err(io)?;
         Ok(highest)

@@ -13,18 +13,21 @@
 //!
 //! In reading order: [`disk`] is all that the journal asks of a file system, [`frame`] and [`segment`] are the
 //! bytes, [`recovery`] reads them at start and, as [`create`] does for a new store, hands out the [`writer`], with the [`prepare::Preparer`] that
-//! makes its spares and the [`room::Room`] that says how much fits; [`read`] is the audit trail.
+//! makes its spares and the [`room::Room`] that says how much fits; [`read`] is the audit trail. [`inspect`] reads
+//! all of it and says what is wrong, [`repair`] drops that.
 //!
-//! Deliberately absent: threads (the engine has them), clocks (marks come in with the frames), the meaning of
-//! entries, and repair.
+//! Deliberately absent: threads (the engine has them), clocks (marks come in with the frames), and the meaning
+//! of entries.
 
 pub mod create;
 pub mod disk;
 pub mod error;
 pub mod frame;
+pub mod inspect;
 pub mod prepare;
 pub mod read;
 pub mod recovery;
+pub mod repair;
 pub mod room;
 pub mod segment;
 pub mod writer;

@@ -32,6 +32,22 @@ impl DataDir {
     /// [`Exit::DirectoryInUse`] with the holder, [`Exit::DirectoryUnusable`] with the cause.
     pub fn hold(path: &Path) -> Result<DataDir, Failure> {
         create(path)?;
+        DataDir::lock(path)
+    }
+
+    /// Takes the lock of a directory that is there: a tool makes none.
+    ///
+    /// # Errors
+    /// As [`DataDir::hold`].
+    pub fn hold_existing(path: &Path) -> Result<DataDir, Failure> {
+        match path.metadata() {
+            Ok(found) if found.is_dir() => DataDir::lock(path),
+            Ok(_) => Err(unusable(path, "it is not a directory")),
+            Err(error) => Err(unusable(path, &error.to_string())),
+        }
+    }
+
+    fn lock(path: &Path) -> Result<DataDir, Failure> {
         let name = path.join(LOCK);
         let mut lock = OpenOptions::new()
             .read(true)
@@ -63,13 +79,45 @@ impl DataDir {
     /// # Errors
     /// [`Exit::DirectoryUnusable`].
     pub fn file_system_size(&self) -> Result<u64, Failure> {
-        let found = rustix::fs::statvfs(&self.path).map_err(|error| {
-            unusable(
-                &self.path,
-                &format!("cannot ask for the size of its file system: {error}"),
-            )
-        })?;
+        let found = self.file_system()?;
         Ok(found.f_blocks.saturating_mul(found.f_frsize))
+    }
+
+    /// How many bytes of its file system this user may still fill.
+    ///
+    /// # Errors
+    /// [`Exit::DirectoryUnusable`].
+    pub fn free_space(&self) -> Result<u64, Failure> {
+        let found = self.file_system()?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    /// Refuses to write as another user than the one the directory belongs to: what a tool writes, the server
+    /// has to be able to open.
+    ///
+    /// # Errors
+    /// [`Exit::DirectoryUnusable`] with the user to be.
+    pub fn check_owner(&self) -> Result<(), Failure> {
+        let found = self.path.metadata().map_err(|error| {
+            unusable(&self.path, &format!("cannot look at it: {error}"))
+        })?;
+        let (owner, user) = (found.uid(), rustix::process::geteuid().as_raw());
+        if owner == user {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::DirectoryUnusable,
+            format_args!("cannot write to the data directory {}", self.path.display()),
+            format_args!("it belongs to user {owner}, and this is user {user}"),
+            format_args!("run this as that user, such as with `sudo -u '#{owner}'`"),
+        ))
+    }
+
+    fn file_system(&self) -> Result<rustix::fs::StatVfs, Failure> {
+        rustix::fs::statvfs(&self.path).map_err(|error| {
+            let cause = format!("cannot ask for the size of its file system: {error}");
+            unusable(&self.path, &cause)
+        })
     }
 }
 

@@ -42,6 +42,17 @@ pub fn open(config: &Config, dir: &DataDir) -> Result<Engine, Failure> {
     Ok(engine)
 }
 
+/// How tools open the store of a directory that they hold.
+///
+/// # Errors
+/// [`Exit::DirectoryUnusable`].
+pub fn offline(dir: &DataDir) -> Result<engine::Options, Failure> {
+    Ok(engine::Options {
+        journal: writer::Options::for_file_system(dir.file_system_size()?),
+        ..engine::Options::default()
+    })
+}
+
 /// Brings everything to the store and ends the engine.
 ///
 /// # Errors
@@ -65,7 +76,8 @@ pub async fn failed(engine: &Engine) -> Failure {
 }
 
 /// The exit code of a storage failure, and its text: each of them says what to do.
-fn failure(error: &EngineError) -> Failure {
+#[must_use]
+pub fn failure(error: &EngineError) -> Failure {
     let exit = match error {
         EngineError::Limits(_) => Exit::Configuration,
         EngineError::Store(store::StoreError::InUse { .. }) => Exit::DirectoryInUse,

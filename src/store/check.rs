@@ -1,21 +1,26 @@
 //! The full check of a store that nobody has open: everything that can be derived is compared with its
-//! derivation. Nothing is written.
+//! derivation. Nothing is written; what repair would do about a finding comes with it.
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableError, TableHandle};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::backend::{self, Source};
-use super::codec::{RecordView, TableCounts, body_key, decode_body, split_body_key, view_record};
+use super::codec::{
+    RecordView, StoreState, TableCounts, body_key, decode_body, decode_counts, decode_policy,
+    split_body_key, view_record,
+};
 use super::error::StoreError;
 use super::filter::{Filter, KeyHasher};
 use super::layout::{META, Place};
-use super::open::{Options, peek, read_meta};
-use super::scan::{NamespaceRuns, list_tables};
+use super::open::{Options, POLICY_KEYS, TABLE_KEYS, peek, read_state};
+use super::repair::{Action, Fix};
+use super::scan::NamespaceRuns;
 use super::shared::{Fault, bytewise, explain};
+use crate::model::record::{Lsn, Token};
 
 /// At most so many findings are kept; the others are counted.
-const MOST_FINDINGS: usize = 1000;
+const MOST_FINDINGS: usize = 10_000;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +31,19 @@ pub struct Finding {
     pub key: Option<Box<str>>,
     /// What is wrong.
     pub reason: Box<str>,
+    /// What repair does about it; `None` where it cannot do anything.
+    pub fix: Option<Fix>,
+}
+
+/// What a store says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Chosen at creation.
+    pub store_id: [u8; 16],
+    /// Everything up to this LSN is in it.
+    pub checkpoint: Lsn,
+    /// No token from this one on was granted before that LSN.
+    pub next_token: Token,
 }
 
 /// What a check found.
@@ -33,12 +51,16 @@ pub struct Finding {
 pub struct Report {
     /// The database file.
     pub path: PathBuf,
+    /// What it says of itself; `None` where that cannot be read.
+    pub facts: Option<Facts>,
     /// Tables of records.
     pub tables: usize,
     /// Records.
     pub records: u64,
     /// Bodies kept beside their records.
     pub bodies: u64,
+    /// The highest token of a record; 0 where there is none.
+    pub highest_token: u64,
     /// What is wrong; empty for a sound store.
     pub findings: Vec<Finding>,
     /// Findings beyond those kept.
@@ -46,7 +68,13 @@ pub struct Report {
 }
 
 impl Report {
-    fn find(&mut self, table: &str, key: Option<&[u8]>, reason: impl ToString) {
+    fn find(
+        &mut self,
+        table: &str,
+        key: Option<&[u8]>,
+        reason: impl ToString,
+        fix: impl Into<Option<Action>>,
+    ) {
         if self.findings.len() >= MOST_FINDINGS {
             self.more += 1;
             return;
@@ -55,6 +83,7 @@ impl Report {
             table: table.into(),
             key: key.map(|key| key.escape_ascii().to_string().into()),
             reason: reason.to_string().into(),
+            fix: fix.into().map(Fix),
         });
     }
 }
@@ -90,12 +119,24 @@ fn check_source(source: &Source, path: &Path, options: Options) -> Result<Report
 }
 
 fn check_database(database: &Database, report: &mut Report) -> Result<(), Fault> {
-    let (state, _) = kept(report, read_meta(database))?.unzip();
-    let Some(state) = state else { return Ok(()) };
     let transaction = database.begin_read()?;
-    let Some(tables) = kept(report, list_tables(&transaction))? else {
-        return Ok(());
+    let meta = transaction.open_table(bytewise(META))?;
+    let state: StoreState = match read_state(&meta) {
+        Ok(state) => state,
+        Err(Fault::Damage { table, reason, .. }) => {
+            // Without it nobody knows what the store holds, and no fix could tell.
+            report.find(&table, None, reason, None);
+            return Ok(());
+        }
+        Err(other) => return Err(other),
     };
+    report.facts = Some(Facts {
+        store_id: state.store_id,
+        checkpoint: state.checkpoint,
+        next_token: state.next_token,
+    });
+    check_policies(&meta, report)?;
+    let tables = check_tables(&transaction, &meta, report)?;
     let checker = Checker {
         transaction: &transaction,
         hasher: KeyHasher::new(&state.store_id),
@@ -111,16 +152,75 @@ fn check_database(database: &Database, report: &mut Report) -> Result<(), Fault>
     Ok(())
 }
 
-/// Turns damage into a finding.
-fn kept<T>(report: &mut Report, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(Fault::Damage { table, key, reason }) => {
-            report.findings.push(Finding { table, key, reason });
-            Ok(None)
+fn check_policies(meta: &Table, report: &mut Report) -> Result<(), Fault> {
+    for row in meta.range(POLICY_KEYS..)? {
+        let (key, value) = row?;
+        let key = key.value();
+        let Some(namespace) = key.strip_prefix(POLICY_KEYS) else {
+            break;
+        };
+        let fix = || Action::Policy(key.into());
+        if let Err(error) = std::str::from_utf8(namespace) {
+            report.find(META, Some(key), error, fix());
+        } else if let Err(error) = decode_policy(key, value.value()) {
+            report.find(META, Some(key), error, fix());
         }
-        Err(other) => Err(other),
     }
+    Ok(())
+}
+
+/// The tables there are, with the counts that `meta` has for them, if it has readable ones.
+fn check_tables(
+    transaction: &ReadTransaction,
+    meta: &Table,
+    report: &mut Report,
+) -> Result<BTreeMap<Place, Option<TableCounts>>, Fault> {
+    let mut known = BTreeMap::new();
+    for row in meta.range(TABLE_KEYS..)? {
+        let (key, value) = row?;
+        let key = key.value();
+        let Some(name) = key.strip_prefix(TABLE_KEYS) else {
+            break;
+        };
+        let Some(place) = std::str::from_utf8(name).ok().and_then(Place::parse) else {
+            report.find(META, Some(key), "not a table's name", Action::Count);
+            continue;
+        };
+        let counts = match decode_counts(key, value.value()) {
+            Ok(counts) => Some(counts),
+            Err(error) => {
+                report.find(META, Some(key), error, Action::Count);
+                None
+            }
+        };
+        known.insert(place, counts);
+    }
+    let mut there = BTreeSet::new();
+    let mut bodies = BTreeSet::new();
+    for handle in transaction.list_tables()? {
+        let name = handle.name();
+        match (Place::parse(name), Place::parse_body(name)) {
+            _ if name == META => {}
+            (Some(place), _) => drop(there.insert(place)),
+            (_, Some(place)) => drop(bodies.insert(place)),
+            _ => report.find(name, None, "a table that `meta` does not know", None),
+        }
+    }
+    for place in there.iter().filter(|place| !known.contains_key(place)) {
+        let reason = "a table that `meta` does not know";
+        report.find(&place.name(), None, reason, Action::Count);
+    }
+    for place in bodies.difference(&there) {
+        let reason = "bodies of a table that is not there";
+        report.find(&place.body_name(), None, reason, Action::Bodies(*place));
+    }
+    for (place, counts) in known.iter().filter(|(place, _)| !there.contains(place)) {
+        let rows = counts.map_or_else(|| "some".to_owned(), |counts| counts.rows.to_string());
+        let reason = format!("it knows tables that are not there: {place}, of {rows} records");
+        report.find(META, None, reason, Action::Count);
+    }
+    let counts = |place: Place| (place, known.get(&place).copied().flatten());
+    Ok(there.into_iter().map(counts).collect())
 }
 
 struct Checker<'a> {
@@ -143,13 +243,14 @@ impl Checker<'_> {
     fn table(
         &self,
         place: Place,
-        expected: TableCounts,
+        expected: Option<TableCounts>,
         report: &mut Report,
     ) -> Result<Filter, Fault> {
         let name = place.name();
         let (table, bodies) = (self.open(&name)?, self.open(&place.body_name())?);
         let mut found = TableCounts::default();
-        let mut filter = Filter::with_capacity(expected.rows.min(1 << 20));
+        let likely = expected.map_or(0, |expected| expected.rows);
+        let mut filter = Filter::with_capacity(likely.min(1 << 20));
         let mut runs = NamespaceRuns::default();
         for row in table.iter().flat_map(ReadableTable::iter).flatten() {
             let (key, value) = row?;
@@ -158,14 +259,18 @@ impl Checker<'_> {
             filter.insert(hash);
             found.rows += 1;
             found.sum = found.sum.wrapping_add(hash);
+            let drops = || Action::Record(place, key.into());
             if !runs.count(key) {
-                report.find(&name, Some(key), "that is no key");
+                report.find(&name, Some(key), "that is no key", drops());
+                continue;
             }
             match view_record(key, value.value()) {
-                Err(error) => report.find(&name, Some(key), error),
+                Err(error) => report.find(&name, Some(key), error, drops()),
                 Ok(view) => {
+                    report.highest_token = report.highest_token.max(view.token());
                     if !place.fits(view.lies()) {
-                        report.find(&name, Some(key), "it does not belong in this table");
+                        let fix = Action::Move(place, key.into());
+                        report.find(&name, Some(key), "it does not belong in this table", fix);
                     }
                     self.bodies(place, key, &view, bodies.as_ref(), report)?;
                 }
@@ -174,9 +279,12 @@ impl Checker<'_> {
         if let (Some(table), Some(bodies)) = (&table, &bodies) {
             found.bodies = unreferred(place, table, bodies, report)?;
         }
-        if found != expected {
-            let reason = format!("counted {found:?}, and `{META}` says {expected:?}");
-            report.find(&name, None, reason);
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            let reason = format!(
+                "counted {} records and {} bodies, and `{META}` says {} and {}, or other ones",
+                found.rows, found.bodies, expected.rows, expected.bodies
+            );
+            report.find(&name, None, reason, Action::Count);
         }
         report.records += found.rows;
         report.bodies += found.bodies;
@@ -196,20 +304,21 @@ impl Checker<'_> {
         for body in view.refs() {
             let row = body_key(key, body.lsn, body.part);
             let name = place.body_name();
+            let fix = || Action::Reference(place, key.into(), body.lsn, body.part);
             match bodies
                 .map(|bodies| bodies.get(row.as_slice()))
                 .transpose()?
                 .flatten()
             {
-                None => report.find(&name, Some(&row), "a body is missing"),
+                None => report.find(&name, Some(&row), "a body is missing", fix()),
                 Some(value) => {
                     if let Err(error) = decode_body(&row, value.value(), &body) {
-                        report.find(&name, Some(&row), error);
+                        report.find(&name, Some(&row), error, fix());
                     }
                 }
             }
             if seen.contains(&row) {
-                report.find(&name, Some(&row), "a body is referred to twice");
+                report.find(&name, Some(&row), "a body is referred to twice", fix());
             }
             seen.push(row);
         }
@@ -228,24 +337,41 @@ impl Checker<'_> {
         };
         let mut others = Vec::new();
         for (other, filter) in filters.iter().filter(|(other, _)| **other > place) {
-            others.extend(self.open(&other.name())?.map(|table| (filter, table)));
+            others.extend(
+                self.open(&other.name())?
+                    .map(|table| (*other, filter, table)),
+            );
         }
         let own = filters.get(&place);
         for row in table.iter()? {
-            let (key, _) = row?;
-            let hash = self.hasher.hash(key.value());
+            let (key, value) = row?;
+            let key = key.value();
+            let hash = self.hasher.hash(key);
             if own.is_none_or(|filter| !filter.contains(hash)) {
-                report.find(
-                    table.name(),
-                    Some(key.value()),
-                    "the filter does not cover it",
-                );
+                let reason = "the filter does not cover it";
+                report.find(table.name(), Some(key), reason, None);
             }
-            for (_, other) in others.iter().filter(|(filter, _)| filter.contains(hash)) {
-                if other.get(key.value())?.is_some() {
-                    let reason = format!("it is in {} too", other.name());
-                    report.find(table.name(), Some(key.value()), reason);
-                }
+            for (other, _, rows) in others
+                .iter()
+                .filter(|(_, filter, _)| filter.contains(hash))
+            {
+                let Some(theirs) = rows.get(key)? else {
+                    continue;
+                };
+                // Where one of them cannot be read that was found already.
+                let (Ok(this), Ok(that)) =
+                    (view_record(key, value.value()), view_record(key, theirs.value()))
+                else {
+                    continue;
+                };
+                // Of two alike the finished one stays: forgetting that work was done is the worse fault.
+                let (older, newer) = match that.age() < this.age() {
+                    true => (*other, place),
+                    false => (place, *other),
+                };
+                let reason = format!("it is in {newer} too, and later");
+                let fix = Action::Record(older, key.into());
+                report.find(&older.name(), Some(key), reason, fix);
             }
         }
         Ok(())
@@ -273,11 +399,9 @@ fn unreferred(
             }),
         };
         if !referred {
-            report.find(
-                &place.body_name(),
-                Some(row),
-                "no record refers to this body",
-            );
+            let fix = Action::Body(place, row.into());
+            let reason = "no record refers to this body";
+            report.find(&place.body_name(), Some(row), reason, fix);
         }
     }
     Ok(count)

@@ -118,6 +118,16 @@ impl RecordView<'_> {
         }
     }
 
+    /// The token of its last grant.
+    pub(super) fn token(&self) -> u64 {
+        self.0.token
+    }
+
+    /// Of two records of one key, the later one has the higher: its grant, its generation, its last change.
+    pub(super) fn age(&self) -> (u64, u32, u64) {
+        (self.0.token, self.0.generation, self.0.changed_at())
+    }
+
     /// The bodies it refers to.
     pub(super) fn refs(&self) -> impl Iterator<Item = BodyRef> + '_ {
         self.0

@@ -13,6 +13,7 @@ use crate::model::record::{Kind, Record, Retention, State};
 use crate::model::time::{Span, Timestamp};
 
 use super::codec::Lies;
+use super::open::Options;
 
 /// The name of the table of format, state, counts and policies.
 pub(super) const META: &str = "meta";
@@ -158,6 +159,15 @@ pub(super) struct Bounds {
     pub(super) part_rows: u64,
     /// About so many tables of records, at most.
     pub(super) tables: usize,
+}
+
+impl Bounds {
+    pub(super) fn of(options: Options) -> Bounds {
+        Bounds {
+            part_rows: options.part_rows.max(1),
+            tables: options.tables.max(64),
+        }
+    }
 }
 
 /// Chooses tables for the records of one checkpoint.

@@ -17,6 +17,7 @@ mod bodies;
 mod check;
 mod checkpoint;
 mod codec;
+mod compact;
 mod entry;
 mod entry_rows;
 mod error;
@@ -24,6 +25,7 @@ mod filter;
 mod layout;
 mod open;
 mod read;
+mod repair;
 mod rows;
 mod scan;
 mod shared;
@@ -35,14 +37,16 @@ mod samples;
 mod tests;
 
 pub use backend::Source;
-pub use check::{Finding, Report, check, check_backend};
+pub use check::{Facts, Finding, Report, check, check_backend};
 pub use checkpoint::{Checkpoint, Committed};
+pub use compact::{CompactError, Compacted, compact, remove_leftover};
 pub use codec::{CodecError, Part, decode_entry, encode_entry};
 pub use entry::{Change, Decision, Entry, OUTCOMES, VERBS};
 pub use error::StoreError;
 pub use filter::FilterStats;
 pub use open::{FORMAT, Opened, Options, Store};
 pub use read::{Bodies, Page, Reader, Rows, Scan, Which};
+pub use repair::{Fix, repair, repair_backend};
 pub use sweep::Swept;
 
 /// What a simulation implements to stand in for the disk.

@@ -1,6 +1,6 @@
 //! Creating, opening and reopening a store.
 
-use redb::{Database, DatabaseError, ReadableDatabase, TableError};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableError};
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -274,10 +274,7 @@ fn open(source: Source, path: PathBuf, options: Options) -> Result<(Store, Opene
         &state.store_id,
         (database, failure),
     );
-    let bounds = Bounds {
-        part_rows: options.part_rows.max(1),
-        tables: options.tables.max(64),
-    };
+    let bounds = Bounds::of(options);
     let mut store = Store {
         shared: Arc::new(shared),
         state,
@@ -437,13 +434,19 @@ pub(super) fn unwritable(error: CodecError) -> Fault {
     })
 }
 
+/// The state of the store.
+pub(super) fn read_state(
+    meta: &impl ReadableTable<&'static [u8], &'static [u8]>,
+) -> Result<StoreState, Fault> {
+    let state = meta.get(STATE_KEY)?;
+    let state = state.ok_or_else(|| damage(META, Some(STATE_KEY), "there is none"))?;
+    decode_state(STATE_KEY, state.value()).map_err(|error| damage(META, Some(STATE_KEY), error))
+}
+
 /// The state of the store, and its policies.
 pub(super) fn read_meta(database: &Database) -> Result<(StoreState, Policies), Fault> {
     let meta = database.begin_read()?.open_table(bytewise(META))?;
-    let state = meta.get(STATE_KEY)?;
-    let state = state.ok_or_else(|| damage(META, Some(STATE_KEY), "there is none"))?;
-    let state = decode_state(STATE_KEY, state.value())
-        .map_err(|error| damage(META, Some(STATE_KEY), error))?;
+    let state = read_state(&meta)?;
     let mut policies = Vec::new();
     for row in meta.range(POLICY_KEYS..)? {
         let (key, value) = row?;

@@ -272,7 +272,7 @@ impl<'a> RecordRow<'a> {
         self.history.iter().map(build).collect()
     }
 
-    fn changed_at(&self) -> u64 {
+    pub(super) fn changed_at(&self) -> u64 {
         self.claimed_at.wrapping_add_signed(self.changed)
     }
 

@@ -1,0 +1,538 @@
+//! A data directory that nobody has open, looked at as a whole: what is wrong with it, what repair would drop,
+//! and the repair. The store and the journal know their own files; here one is held against the other.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::open::{
+    DATA, JOURNAL, MARKER, Redone, STORE, StoreId, checkpoint_redone, directory, exists, hex,
+    journal_disk, mark_bytes, position, read_marker, redo_entry, write_marker,
+};
+use super::{EngineError, Options};
+use crate::journal::disk::Disk;
+use crate::journal::inspect as journal_inspect;
+pub use crate::journal::inspect::Remedy;
+use crate::journal::inspect::Region;
+use crate::journal::repair::{self as journal_repair, Plan};
+use crate::model::body::{Body, Content, LargeContent};
+use crate::model::key::RecordKey;
+use crate::model::policy::Policy;
+use crate::model::record::{Lsn, Record, Token};
+use crate::store::{
+    self, Change, Checkpoint, Compacted, CompactError, Facts, Fix, Opened, Part, Reader, Store,
+    StoreError, decode_entry,
+};
+
+/// Bytes of kept entries after which a repair brings them to the store.
+const REDO_BYTES: usize = 16 << 20;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it, in bytes.
+    pub offset: Option<u64>,
+    /// The table in it.
+    pub table: Option<Box<str>>,
+    /// The key in that, escaped.
+    pub key: Option<Box<str>>,
+    /// What is wrong.
+    pub reason: String,
+    /// What repair does about it.
+    pub remedy: Remedy,
+}
+
+/// What an inspection found.
+#[derive(Clone, Debug, Default)]
+pub struct Inspection {
+    /// What is wrong; empty for a sound directory.
+    pub findings: Vec<Finding>,
+    /// Findings beyond those kept.
+    pub more: u64,
+    /// What is worth knowing and in order.
+    pub notes: Vec<String>,
+    /// What the store holds; `None` where it cannot be read.
+    pub store: Option<StoreCounts>,
+    /// What the journal holds; `None` where it cannot be read.
+    pub journal: Option<JournalCounts>,
+    repair: Repair,
+}
+
+/// What a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// Tables of records.
+    pub tables: usize,
+    /// Records.
+    pub records: u64,
+    /// Bodies beside them.
+    pub bodies: u64,
+    /// Everything up to here is in it; `None` where that cannot be read.
+    pub checkpoint: Option<Lsn>,
+}
+
+/// What a journal holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalCounts {
+    /// Segments.
+    pub segments: usize,
+    /// Frames that verify, up to the first fault.
+    pub frames: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// The first LSN.
+    pub first: Option<Lsn>,
+    /// The last LSN, up to the first fault.
+    pub last: Lsn,
+}
+
+/// What repair does, beside what the findings say.
+#[derive(Clone, Debug, Default)]
+struct Repair {
+    marker: bool,
+    fixes: Vec<Fix>,
+    facts: Option<Facts>,
+    plan: Plan,
+    /// The highest token that was seen anywhere.
+    highest_token: u64,
+    /// The next token has to be raised above it.
+    raises: bool,
+}
+
+impl Inspection {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty() && self.more == 0
+    }
+
+    /// Whether repair can make a directory of it that starts.
+    #[must_use]
+    pub fn can_be_repaired(&self) -> bool {
+        let beyond = |finding: &Finding| matches!(finding.remedy, Remedy::Beyond(_));
+        self.more == 0 && !self.findings.iter().any(beyond)
+    }
+
+    /// What is true after a repair that somebody has to know, beside what is dropped.
+    #[must_use]
+    pub fn consequences(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        if self.repair.plan.cuts() && self.repair.plan.loses() {
+            told.push(format!(
+                "decisions up to LSN {} stay; work that was decided after that may run again, and tokens go on \
+                 above all that may have been granted",
+                self.repair.plan.kept().0
+            ));
+        }
+        if self.repair.fixes.iter().any(Fix::drops) {
+            told.push("the work of records that are dropped may run again".to_owned());
+        }
+        told
+    }
+
+    fn find(&mut self, file: PathBuf, reason: impl ToString, remedy: Remedy) {
+        self.findings.push(Finding {
+            file,
+            offset: None,
+            table: None,
+            key: None,
+            reason: reason.to_string(),
+            remedy,
+        });
+    }
+}
+
+/// Looks at everything in a data directory that the caller holds.
+///
+/// # Errors
+/// There is no store in it, another process has it open, or the system fails to read it. Damage is a finding.
+pub fn inspect(dir: &Path, options: &Options) -> Result<Inspection, EngineError> {
+    let mut found = Inspection::default();
+    let data = dir.join(DATA);
+    let marker = inspect_marker(dir, &mut found)?;
+    if !exists(&data)? {
+        let Some(id) = marker else {
+            return Err(directory(
+                "find a store in",
+                dir,
+                io::ErrorKind::NotFound.into(),
+            ));
+        };
+        let reason = format!(
+            "it is missing, and the directory was used by store {}",
+            hex(&id)
+        );
+        found.find(data, reason, restore("mount it, or restore a backup"));
+        return Ok(found);
+    }
+    let facts = inspect_store(&data.join(STORE), options, &mut found)?;
+    if let (Some(id), Some(facts)) = (marker, facts)
+        && id != facts.store_id
+    {
+        let next = "put back what belongs together, or restore a backup";
+        let reason = "it belongs to another store than the rest of the data directory";
+        found.find(dir.join(MARKER), reason, restore(next));
+    }
+    inspect_journal(
+        &data,
+        facts.as_ref().map_or(marker, |facts| Some(facts.store_id)),
+        facts.as_ref(),
+        &mut found,
+    )?;
+    Ok(found)
+}
+
+fn restore(next: &str) -> Remedy {
+    Remedy::Beyond(next.to_owned())
+}
+
+fn inspect_marker(dir: &Path, found: &mut Inspection) -> Result<Option<StoreId>, EngineError> {
+    let path = dir.join(MARKER);
+    match read_marker(dir) {
+        Ok(Some(id)) => Ok(Some(id)),
+        Ok(None) => {
+            let note = format!("{} is missing; the next start writes it", path.display());
+            found.notes.push(note);
+            Ok(None)
+        }
+        Err(EngineError::Directory { source, .. })
+            if source.kind() == io::ErrorKind::InvalidData =>
+        {
+            let remedy = Remedy::Drops("nothing: it is written anew".to_owned());
+            found.find(path, source, remedy);
+            found.repair.marker = true;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn inspect_store(
+    path: &Path,
+    options: &Options,
+    found: &mut Inspection,
+) -> Result<Option<Facts>, EngineError> {
+    if !exists(path)? {
+        found.find(
+            path.to_owned(),
+            "it is missing",
+            restore("restore a backup"),
+        );
+        return Ok(None);
+    }
+    let report = match store::check(path, options.store) {
+        Ok(report) => report,
+        Err(StoreError::Damage {
+            table, key, reason, ..
+        }) => {
+            found.findings.push(Finding {
+                file: path.to_owned(),
+                offset: None,
+                table,
+                key,
+                reason: reason.into(),
+                remedy: restore("restore a backup: below a damaged page nothing can be trusted"),
+            });
+            return Ok(None);
+        }
+        Err(error @ (StoreError::Newer { .. } | StoreError::NotAStore { .. })) => {
+            let next = match error {
+                StoreError::Newer { .. } => error.hint(),
+                _ => "put the store back, or restore a backup",
+            };
+            let reason = match &error {
+                StoreError::NotAStore { reason, .. } => reason.to_string(),
+                StoreError::Newer { found, known, .. } => {
+                    format!("it has format {found}, and this version knows formats up to {known}")
+                }
+                other => other.to_string(),
+            };
+            found.find(path.to_owned(), reason, restore(next));
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    found.more = report.more;
+    found.store = Some(StoreCounts {
+        tables: report.tables,
+        records: report.records,
+        bodies: report.bodies,
+        checkpoint: report.facts.map(|facts| facts.checkpoint),
+    });
+    found.repair.highest_token = report.highest_token;
+    found.repair.facts = report.facts;
+    for finding in report.findings {
+        let remedy = match &finding.fix {
+            Some(fix) => Remedy::Drops(fix.to_string()),
+            None => restore("restore a backup"),
+        };
+        found.repair.fixes.extend(finding.fix);
+        found.findings.push(Finding {
+            file: path.to_owned(),
+            offset: None,
+            table: Some(finding.table),
+            key: finding.key,
+            reason: finding.reason.into(),
+            remedy,
+        });
+    }
+    Ok(report.facts)
+}
+
+/// Tokens as the journal has them.
+#[derive(Default)]
+struct Tokens {
+    /// The highest of an entry that the store has.
+    covered: u64,
+    /// The highest of an entry after that.
+    ahead: u64,
+    /// What a redo of those raises the next token above.
+    granted: u64,
+    /// The highest behind a fault.
+    dropped: u64,
+}
+
+fn inspect_journal(
+    data: &Path,
+    store_id: Option<StoreId>,
+    facts: Option<&Facts>,
+    found: &mut Inspection,
+) -> Result<(), EngineError> {
+    let path = data.join(JOURNAL);
+    if !exists(&path)? {
+        found.find(path, "it is missing", restore("restore a backup"));
+        return Ok(());
+    }
+    let Some(store_id) = store_id else {
+        let note = "the journal was not read: neither the store nor the marker says whose it is";
+        found.notes.push(note.to_owned());
+        return Ok(());
+    };
+    let disk = journal_disk(data)?;
+    let mut tokens = Tokens::default();
+    let checkpoint = facts.map(|facts| facts.checkpoint);
+    let mut visit = |region, lsn, bytes: &[u8]| see(&mut tokens, region, lsn, bytes);
+    let journal = journal_inspect::inspect(&*disk, &store_id, checkpoint, &mut visit)?;
+    found.journal = Some(JournalCounts {
+        segments: journal.segments,
+        frames: journal.frames,
+        entries: journal.entries,
+        first: journal.first,
+        last: journal.last,
+    });
+    found.findings.extend(journal.findings.into_iter().map(|finding| Finding {
+        file: finding.path,
+        offset: finding.offset,
+        table: None,
+        key: None,
+        reason: finding.reason,
+        remedy: finding.remedy,
+    }));
+    if let Some(torn) = journal.torn {
+        found.notes.push(format!(
+            "{} bytes at offset {} of {} were not written whole, so nobody was told of them; the next start \
+             cuts them off",
+            torn.bytes,
+            torn.offset,
+            torn.path.display()
+        ));
+    }
+    if let Some(facts) = facts {
+        compare_tokens(&data.join(STORE), facts, &tokens, found);
+    }
+    found.repair.plan = journal.plan;
+    Ok(())
+}
+
+/// Notes the tokens of an entry, if it is one.
+fn see(tokens: &mut Tokens, region: Region, lsn: Lsn, bytes: &[u8]) -> Result<(), String> {
+    let entry = decode_entry(bytes).map_err(|error| error.to_string())?;
+    if entry.lsn != lsn {
+        return Err(format!("it says that it is entry {}", entry.lsn.0));
+    }
+    let decided = entry.decision.token.map_or(0, Token::get);
+    let token = match &entry.change {
+        Change::Put(_, record) => decided.max(record.token.get()),
+        _ => decided,
+    };
+    let highest = match region {
+        Region::Covered => &mut tokens.covered,
+        Region::Ahead => {
+            tokens.granted = tokens.granted.max(decided);
+            &mut tokens.ahead
+        }
+        Region::Dropped => &mut tokens.dropped,
+    };
+    *highest = token.max(*highest);
+    Ok(())
+}
+
+/// After the next start no token is granted that was seen anywhere.
+fn compare_tokens(path: &Path, facts: &Facts, tokens: &Tokens, found: &mut Inspection) {
+    let known = found.repair.highest_token.max(tokens.covered);
+    let (next, seen) = if known >= facts.next_token.get() {
+        (facts.next_token.get(), known)
+    } else {
+        let next = facts.next_token.get().max(tokens.granted.saturating_add(1));
+        (next, tokens.ahead)
+    };
+    if seen >= next {
+        found.repair.raises = true;
+        let reason = format!("token {seen} was granted, and the next one would be {next}");
+        let remedy = Remedy::Drops("nothing: the next token is raised".to_owned());
+        found.find(path.to_owned(), reason, remedy);
+    }
+    found.repair.highest_token = known.max(tokens.ahead).max(tokens.dropped);
+}
+
+/// Does what an inspection said. Killed at any moment it leaves a directory that is refused or sound, never one
+/// that has lost more; repair it again then.
+///
+/// # Errors
+/// What the system says, want of space among it.
+pub fn repair(dir: &Path, found: &Inspection, options: &Options) -> Result<(), EngineError> {
+    let data = dir.join(DATA);
+    let path = data.join(STORE);
+    let repair = &found.repair;
+    let Some(facts) = &repair.facts else {
+        return Ok(());
+    };
+    if !repair.fixes.is_empty() {
+        store::repair(&path, &repair.fixes, options.store)?;
+    }
+    if repair.plan.cuts() || repair.raises {
+        bring_to_store(&data, repair, options)?;
+    }
+    if !repair.plan.is_empty() {
+        let disk = journal_disk(&data)?;
+        journal_repair::repair(disk, &facts.store_id, &repair.plan, options.journal.clone())?;
+    }
+    if repair.marker {
+        write_marker(dir, &facts.store_id)?;
+    }
+    Ok(())
+}
+
+/// Redoes what is kept of the journal, and gives up the LSNs and tokens of the rest.
+fn bring_to_store(data: &Path, repair: &Repair, options: &Options) -> Result<(), EngineError> {
+    let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
+    let mut redone = Redone::of(&opened);
+    let plan = &repair.plan;
+    if plan.cuts() {
+        redo(&*journal_disk(data)?, plan, &opened, &mut store, &mut redone)?;
+    }
+    let mut next_token = redone.next_token.get().max(repair.highest_token.saturating_add(1));
+    if plan.loses() {
+        // As a restore does: what was granted behind the fault is not known, and the clock is above it.
+        let (reading, _) = options.clock.read();
+        next_token = next_token.max(reading.wall.saturating_mul(1000));
+    }
+    let position = match plan.mark().map(position) {
+        Some(last) if redone.position.is_none_or(|known| last.time >= known.time) => Some(last),
+        _ => redone.position,
+    };
+    store.checkpoint(Checkpoint {
+        lsn: plan.top().max(redone.lsn),
+        next_token: Token::new(next_token).unwrap_or(Token::MAX),
+        mark: position.map(mark_bytes).unwrap_or(opened.mark.clone()),
+        policies: changed_policies(&opened, &redone),
+        changes: Vec::new(),
+    })?;
+    Ok(store.close()?)
+}
+
+fn redo(
+    disk: &dyn Disk,
+    plan: &Plan,
+    opened: &Opened,
+    store: &mut Store,
+    redone: &mut Redone,
+) -> Result<(), EngineError> {
+    let reader = store.reader();
+    let mut failed = None;
+    let mut visit = |region, lsn: Lsn, bytes: &[u8]| {
+        if region != Region::Ahead || lsn > plan.kept() || failed.is_some() {
+            return Ok(());
+        }
+        let mut redo = || -> Result<(), EngineError> {
+            let mut entry = decode_entry(bytes).map_err(|error| EngineError::Entry {
+                lsn: lsn.0,
+                reason: error.to_string(),
+            })?;
+            if let Change::Put(key, record) = &mut entry.change {
+                let record = std::sync::Arc::make_mut(record);
+                forget_missing(&reader, opened.checkpoint, key, record)?;
+            }
+            redo_entry(redone, entry);
+            if redone.recent.active_bytes() >= REDO_BYTES {
+                checkpoint_redone(store, redone)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = redo() {
+            failed = Some(error);
+        }
+        Ok(())
+    };
+    journal_inspect::inspect(disk, &opened.store_id, Some(opened.checkpoint), &mut visit)?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    checkpoint_redone(store, redone)
+}
+
+/// Takes off a record what it refers to in the store and what is not there: repair dropped it.
+fn forget_missing(
+    reader: &Reader,
+    checkpoint: Lsn,
+    key: &RecordKey,
+    record: &mut Record,
+) -> Result<(), EngineError> {
+    let missing = |part: Part, body: &Body| -> Result<bool, EngineError> {
+        let Content::Large(large) = &body.content else {
+            return Ok(false);
+        };
+        let LargeContent {
+            lsn: Some(lsn),
+            bytes: None,
+            ..
+        } = large
+        else {
+            return Ok(false);
+        };
+        Ok(*lsn <= checkpoint && reader.body(key, part, large)?.is_none())
+    };
+    if let Some(body) = &record.payload
+        && missing(Part::Payload, body)?
+    {
+        record.payload = None;
+    }
+    for result in [&mut record.result, &mut record.earlier_result] {
+        if let Some(kept) = &*result
+            && missing(Part::Result, &kept.body)?
+        {
+            *result = None;
+        }
+    }
+    Ok(())
+}
+
+fn changed_policies(opened: &Opened, redone: &Redone) -> Vec<(Box<str>, Option<Policy>)> {
+    let now = redone.policies.iter();
+    let set = now.map(|(name, policy)| (name.as_str().into(), Some(policy.clone())));
+    let gone = opened.policies.iter().filter_map(|(name, _)| {
+        let is_gone = !redone.policies.contains_key(&**name);
+        is_gone.then(|| (name.clone(), None))
+    });
+    set.chain(gone).collect()
+}
+
+/// Copies the store of a data directory that the caller holds into a new file, in its place. `free` is how many
+/// bytes its file system has to spare.
+///
+/// # Errors
+/// The store is as it was.
+pub fn compact(dir: &Path, options: &Options, free: u64) -> Result<Compacted, CompactError> {
+    store::compact(dir.join(DATA).join(STORE), options.store, free)
+}
