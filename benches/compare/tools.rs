@@ -26,6 +26,8 @@ pub fn redis(server: &Server, clients: usize, pipeline: u64, requests: u64) -> O
         };
         return Ok(load::run(load, &Arc::default())?.rate());
     };
+    // It seeds its chance by time and process id, and two runs may draw the same keys: each load has its own.
+    let key = format!("k{:02}:__rand_int__", (clients as u64 + pipeline) % 100);
     let before = load::ask(server.address, "DBSIZE")?;
     let mut command = Command::new(program);
     command
@@ -38,7 +40,7 @@ pub fn redis(server: &Server, clients: usize, pipeline: u64, requests: u64) -> O
             &KEYS.to_string(),
             "--csv",
         ])
-        .args(["SET", "key:__rand_int__", "pending", "NX", "EX", "86400"]);
+        .args(["SET", &key, "pending", "NX", "EX", "86400"]);
     let text = output(&mut command)?;
     // A load that was answered with errors is fast too.
     let stored = load::ask(server.address, "DBSIZE")?.saturating_sub(before);
