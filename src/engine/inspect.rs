@@ -497,7 +497,7 @@ fn forget_missing(
             lsn: Some(lsn),
             bytes: None,
             ..
-        } = large
+        } = &**large
         else {
             return Ok(false);
         };
