@@ -202,6 +202,20 @@ async fn bad_escapes_leave_the_connection_usable() {
 }
 
 #[tokio::test]
+async fn a_body_in_another_transfer_coding_is_refused_unread() {
+    let house = House::new();
+    for coding in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked"] {
+        let mut client = Client::of(&house);
+        let head = "POST /v1/claims/ns/k HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: ";
+        client
+            .send(format!("{head}{coding}\r\n\r\n1\r\nx\r\n0\r\n\r\n"))
+            .await;
+        assert_refused(&client.rest().await, "415 ", "bad_input");
+    }
+    assert_eq!(house.ask("GET", "/v1/claims/ns/k").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_head_over_its_limit_is_431() {
     let house = House::new();
     let padded = |size: usize| {
