@@ -128,11 +128,16 @@ fn print_rate(seen: &Seen) {
         .map(|chunk| (chunk.iter().sum::<u64>() / chunk.len() as u64 / 1000).to_string())
         .collect();
     println!(
-        "  {:.0} keys/s over {:.1} s; in thousands, over time: {}",
+        "  {:.0} keys/s over {:.1} s",
         seen.done.rate(),
-        seen.done.took.as_secs_f64(),
-        seconds.join(" ")
+        seen.done.took.as_secs_f64()
     );
+    if let (Some(first), Some(last)) = (seen.seconds.first(), seen.seconds.last()) {
+        println!(
+            "  first second {first}, last whole second {last}; in thousands, over time: {}",
+            seconds.join(" ")
+        );
+    }
 }
 
 /// Files per key, and what was written to get there.

@@ -10,11 +10,11 @@
 //! nobody's background work falls into another's turn; the order of the turns changes from round to round.
 //! What counts is the ratio of medians of one run: figures of another machine, or of another hour, say little.
 //!
-//! In reading order: `rounds` and `fill`, `restart`, `sweep` measure; `peer` starts servers; `load` and
+//! In reading order: `rounds`, `fill` and `sweep` measure; `peer` starts servers; `load` and
 //! `tools` drive them; `machine` says what they ran on; `verdict` puts it beside what has to be reached.
 
 // A program for people: it prints, and it ends at the first thing that is not as expected.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::print_stdout)]
 // One binary: what is public here is public to its modules alone.
 #![allow(unreachable_pub)]
 

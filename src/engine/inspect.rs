@@ -11,15 +11,15 @@ use super::open::{
 use super::{EngineError, Options};
 use crate::journal::disk::Disk;
 use crate::journal::inspect as journal_inspect;
-pub use crate::journal::inspect::Remedy;
 use crate::journal::inspect::Region;
+pub use crate::journal::inspect::Remedy;
 use crate::journal::repair::{self as journal_repair, Plan};
 use crate::model::body::{Body, Content, LargeContent};
 use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
 use crate::store::{
-    self, Change, Checkpoint, Compacted, CompactError, Facts, Fix, Opened, Part, Reader, Store,
+    self, Change, Checkpoint, CompactError, Compacted, Facts, Fix, Opened, Part, Reader, Store,
     StoreError, decode_entry,
 };
 
@@ -321,14 +321,16 @@ fn inspect_journal(
         first: journal.first,
         last: journal.last,
     });
-    found.findings.extend(journal.findings.into_iter().map(|finding| Finding {
-        file: finding.path,
-        offset: finding.offset,
-        table: None,
-        key: None,
-        reason: finding.reason,
-        remedy: finding.remedy,
-    }));
+    found
+        .findings
+        .extend(journal.findings.into_iter().map(|finding| Finding {
+            file: finding.path,
+            offset: finding.offset,
+            table: None,
+            key: None,
+            reason: finding.reason,
+            remedy: finding.remedy,
+        }));
     if let Some(torn) = journal.torn {
         found.notes.push(format!(
             "{} bytes at offset {} of {} were not written whole, so nobody was told of them; the next start \
@@ -420,9 +422,18 @@ fn bring_to_store(data: &Path, repair: &Repair, options: &Options) -> Result<(),
     let mut redone = Redone::of(&opened);
     let plan = &repair.plan;
     if plan.cuts() {
-        redo(&*journal_disk(data)?, plan, &opened, &mut store, &mut redone)?;
+        redo(
+            &*journal_disk(data)?,
+            plan,
+            &opened,
+            &mut store,
+            &mut redone,
+        )?;
     }
-    let mut next_token = redone.next_token.get().max(repair.highest_token.saturating_add(1));
+    let mut next_token = redone
+        .next_token
+        .get()
+        .max(repair.highest_token.saturating_add(1));
     if plan.loses() {
         // As a restore does: what was granted behind the fault is not known, and the clock is above it.
         let (reading, _) = options.clock.read();

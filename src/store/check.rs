@@ -351,17 +351,15 @@ impl Checker<'_> {
                 let reason = "the filter does not cover it";
                 report.find(table.name(), Some(key), reason, None);
             }
-            for (other, _, rows) in others
-                .iter()
-                .filter(|(_, filter, _)| filter.contains(hash))
-            {
+            for (other, _, rows) in others.iter().filter(|(_, filter, _)| filter.contains(hash)) {
                 let Some(theirs) = rows.get(key)? else {
                     continue;
                 };
                 // Where one of them cannot be read that was found already.
-                let (Ok(this), Ok(that)) =
-                    (view_record(key, value.value()), view_record(key, theirs.value()))
-                else {
+                let (Ok(this), Ok(that)) = (
+                    view_record(key, value.value()),
+                    view_record(key, theirs.value()),
+                ) else {
                     continue;
                 };
                 // Of two alike the finished one stays: forgetting that work was done is the worse fault.

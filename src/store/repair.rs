@@ -62,7 +62,9 @@ impl fmt::Display for Fix {
             Action::Body(..) => "the body",
             Action::Bodies(..) => "the table of bodies",
             Action::Policy(..) => "the policy: the defaults hold again",
-            Action::Count => "nothing more: the tables are counted anew, and what is gone stays gone",
+            Action::Count => {
+                "nothing more: the tables are counted anew, and what is gone stays gone"
+            }
         })
     }
 }
@@ -227,12 +229,7 @@ impl<'a> Mender<'a> {
         Ok(Chooser::new(Bounds::of(options), rows))
     }
 
-    fn move_record(
-        &mut self,
-        from: Place,
-        key: &[u8],
-        chooser: &mut Chooser,
-    ) -> Result<(), Fault> {
+    fn move_record(&mut self, from: Place, key: &[u8], chooser: &mut Chooser) -> Result<(), Fault> {
         let Some(mut source) = self.open(&from.name())? else {
             return Ok(());
         };
