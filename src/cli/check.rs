@@ -91,7 +91,8 @@ impl Check {
             return Ok(Repair::Impossible);
         }
         dir.check_owner()?;
-        if !self.yes && !(self.may_ask() && ask()?) {
+        let agreed = self.yes || (self.may_ask() && ask()?);
+        if !agreed {
             return Ok(Repair::Declined);
         }
         inspect::repair(dir.path(), found, options).map_err(|error| explain(&error))?;

@@ -45,6 +45,9 @@ pub(super) enum Action {
     Count,
 }
 
+/// A row of a body table: its key and its value.
+type BodyRow = (Vec<u8>, Vec<u8>);
+
 impl Fix {
     /// Whether something that may have been sound is lost by it.
     #[must_use]
@@ -181,7 +184,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Takes all bodies of a record out of their table, also where the record cannot be read.
-    fn take_bodies(&self, place: Place, key: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
+    fn take_bodies(&self, place: Place, key: &[u8]) -> Result<Vec<BodyRow>, Fault> {
         let mut taken = Vec::new();
         let Some(mut table) = self.open(&place.body_name())? else {
             return Ok(taken);
