@@ -4,7 +4,7 @@
 //! that it is not there. What was read holds only as long as no checkpoint has dropped the map that hid it,
 //! so it carries the number of checkpoints it was read under.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::gather::{Durable, Gather};
 use super::late::Late;
 use super::recent::{Frozen, Recent, Slot, record_size};
-use super::{Unavailable, Unit};
+use super::{MAX_NAMESPACES, Unavailable, Unit};
 use crate::model::body::{Content, LargeContent};
 use crate::model::command::{Command, Mode, Payload, StringVerb, Verb};
 use crate::model::key::RecordKey;
@@ -59,6 +59,8 @@ pub(super) struct Core {
     pub(super) holds: u32,
     /// When the map was frozen that the store got last: no later sweep may go beyond it.
     pub(super) frozen_at: Timestamp,
+    /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.
+    pub(super) namespaces: HashSet<Box<str>>,
     /// A buffer for entries.
     pub(super) entry: Vec<u8>,
     pub(super) next_lsn: Lsn,
@@ -341,6 +343,9 @@ impl Core {
             slide: !self.full,
         };
         let mut step = apply(context, record, command);
+        if step.granted && record.is_none() && self.is_one_namespace_too_many(command) {
+            return Err(Unavailable::Namespaces);
+        }
         if self.full && (step.granted || matches!(step.outcome.verdict, Verdict::Replayed)) {
             return Err(Unavailable::Full);
         }
@@ -350,6 +355,11 @@ impl Core {
             attach(&mut shown.record, &found.bodies);
         }
         Ok(step)
+    }
+
+    fn is_one_namespace_too_many(&self, command: &Command) -> bool {
+        self.namespaces.len() >= MAX_NAMESPACES
+            && !self.namespaces.contains(command.key.namespace())
     }
 
     /// Writes one decision down: in memory and in the next frame.
@@ -407,6 +417,9 @@ impl Core {
     /// Takes a planned slot into memory, at the LSN it was planned for.
     fn enter(&mut self, key: &RecordKey, slot: Slot, fetched: &Fetched) {
         let existed = self.record(key, fetched).is_some();
+        if !existed && !self.namespaces.contains(key.namespace()) {
+            self.namespaces.insert(key.namespace().into());
+        }
         self.next_lsn = Lsn(slot.lsn.0.saturating_add(1));
         self.recent.put(key.clone(), slot, existed);
     }

@@ -96,6 +96,12 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     let (writer, preparer, room) = recovery.into_writer(next_lsn, options.journal)?;
     // What the recovery checkpointed is released: the journal knew the checkpoint as it was before.
     preparer.release(redone.lsn);
+    let stored = store.reader().namespaces().into_iter();
+    let configured = policies
+        .by_namespace
+        .keys()
+        .map(|name| name.as_str().into());
+    let namespaces = stored.chain(configured).collect();
     let core = Core {
         clock,
         recent: Recent::default(),
@@ -111,6 +117,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         checkpoints: 0,
         holds: 0,
         frozen_at: Timestamp::default(),
+        namespaces,
         entry: Vec::new(),
         next_lsn,
         next_token: redone.next_token,

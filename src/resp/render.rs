@@ -65,7 +65,9 @@ pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
         Unavailable::Overloaded => format!("TRYAGAIN {error}"),
-        Unavailable::TooLarge | Unavailable::Defect => format!("ERR {error}"),
+        Unavailable::TooLarge | Unavailable::Namespaces | Unavailable::Defect => {
+            format!("ERR {error}")
+        }
         Unavailable::Stopping => {
             "MISCONF the server is stopping, and what was asked may have been \
                                   stored; look before sending it again"
