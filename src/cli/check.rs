@@ -62,7 +62,9 @@ impl Check {
             format!("{}\n", json_of(&found, repair, left.as_ref()))
         } else {
             // What is left after a repair is a defect, and not to be kept from anybody.
-            let rest = left.as_ref().map_or_else(String::new, |left| list(left, false));
+            let rest = left
+                .as_ref()
+                .map_or_else(String::new, |left| list(left, false));
             format!("{rest}{}\n", closing(now, repair))
         };
         show::print(text.as_bytes())?;
@@ -89,7 +91,8 @@ impl Check {
             return Ok(Repair::Impossible);
         }
         dir.check_owner()?;
-        if !self.yes && !(self.may_ask() && ask()?) {
+        let agreed = self.yes || (self.may_ask() && ask()?);
+        if !agreed {
             return Ok(Repair::Declined);
         }
         inspect::repair(dir.path(), found, options).map_err(|error| explain(&error))?;
@@ -124,7 +127,10 @@ fn list(found: &Inspection, repair: bool) -> String {
         line(&mut text, &format!("note: {note}"));
     }
     for finding in &found.findings {
-        line(&mut text, &format!("{}: {}", place(finding), finding.reason));
+        line(
+            &mut text,
+            &format!("{}: {}", place(finding), finding.reason),
+        );
     }
     if found.more > 0 {
         line(&mut text, &format!("and {} more", found.more));
@@ -173,7 +179,10 @@ fn closing(now: &Inspection, repair: Repair) -> String {
     };
     if let Some(store) = now.store {
         let (records, tables, bodies) = (store.records, store.tables, store.bodies);
-        let _ = write!(text, "; {records} records in {tables} tables, {bodies} bodies");
+        let _ = write!(
+            text,
+            "; {records} records in {tables} tables, {bodies} bodies"
+        );
     }
     if let Some(journal) = now.journal {
         let (segments, frames, entries) = (journal.segments, journal.frames, journal.entries);

@@ -33,7 +33,10 @@ impl Compact {
         let done = done.map_err(|error| explain(dir.path(), error))?;
         let text = if self.json {
             let (before, after, rows) = (done.before, done.after, done.rows);
-            format!("{}\n", json!({"before": before, "after": after, "rows": rows}))
+            format!(
+                "{}\n",
+                json!({"before": before, "after": after, "rows": rows})
+            )
         } else {
             format!(
                 "the store had {} bytes on the disk and has {} now\n",

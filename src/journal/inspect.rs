@@ -209,7 +209,12 @@ impl Inspector<'_> {
             let following = segments.get(at + 1);
             let adjacent = following.filter(|next| next.number == segment.number.saturating_add(1));
             if let (Some(_), None) = (following, adjacent) {
-                self.damaged_trail(segment.number, &file_name(segment.number + 1), None, "it is missing");
+                self.damaged_trail(
+                    segment.number,
+                    &file_name(segment.number + 1),
+                    None,
+                    "it is missing",
+                );
             }
             let Some(header) = segment.header else {
                 continue;
@@ -253,7 +258,13 @@ impl Inspector<'_> {
             let first = at == start;
             if !first && segment.number != number + 1 {
                 let reason = "it is missing".to_owned();
-                self.cut(segments, number, &end, Some((number + 1, reason)), checkpoint)?;
+                self.cut(
+                    segments,
+                    number,
+                    &end,
+                    Some((number + 1, reason)),
+                    checkpoint,
+                )?;
                 return Ok(());
             }
             let Some(header) = segment.header else {
@@ -684,7 +695,10 @@ fn entries_text(readable: u64, top: Lsn) -> String {
     match readable {
         0 => String::new(),
         1 => format!("; one entry of it can be read, LSN {}", top.0),
-        _ => format!("; {readable} entries of it can be read, up to LSN {}", top.0),
+        _ => format!(
+            "; {readable} entries of it can be read, up to LSN {}",
+            top.0
+        ),
     }
 }
 

@@ -139,9 +139,15 @@ pub fn repair(
 }
 
 fn drop_trail(disk: &dyn Disk, numbers: &[u64], plan: &Plan) -> Result<(), JournalError> {
-    let keep = plan.cut.as_ref().map(|cut| cut.keep.map_or(0, |(number, _)| number));
+    let keep = plan
+        .cut
+        .as_ref()
+        .map(|cut| cut.keep.map_or(0, |(number, _)| number));
     let gone = |number: u64| keep.is_some_and(|keep| number > keep);
-    for number in numbers.iter().filter(|number| **number <= plan.audit_through) {
+    for number in numbers
+        .iter()
+        .filter(|number| **number <= plan.audit_through)
+    {
         if !gone(*number) {
             remove(disk, *number)?;
         }
@@ -150,7 +156,13 @@ fn drop_trail(disk: &dyn Disk, numbers: &[u64], plan: &Plan) -> Result<(), Journ
 }
 
 fn drop_spares(disk: &dyn Disk) -> Result<(), JournalError> {
-    let io = |error| JournalError::io("remove the spare segments in", disk.path().to_path_buf(), error);
+    let io = |error| {
+        JournalError::io(
+            "remove the spare segments in",
+            disk.path().to_path_buf(),
+            error,
+        )
+    };
     for name in disk.list().map_err(io)? {
         if spare_number_of(&name).is_some() || is_unfinished(&name) {
             disk.remove(&name).map_err(io)?;

@@ -98,9 +98,10 @@ impl DataDir {
     /// # Errors
     /// [`Exit::DirectoryUnusable`] with the user to be.
     pub fn check_owner(&self) -> Result<(), Failure> {
-        let found = self.path.metadata().map_err(|error| {
-            unusable(&self.path, &format!("cannot look at it: {error}"))
-        })?;
+        let found = self
+            .path
+            .metadata()
+            .map_err(|error| unusable(&self.path, &format!("cannot look at it: {error}")))?;
         let (owner, user) = (found.uid(), rustix::process::geteuid().as_raw());
         if owner == user {
             return Ok(());
