@@ -13,4 +13,5 @@ mod model;
 mod readme;
 mod server;
 mod support;
+mod tools;
 mod webhooks;

@@ -14,13 +14,13 @@ use crate::journal::inspect as journal_inspect;
 use crate::journal::inspect::Region;
 pub use crate::journal::inspect::Remedy;
 use crate::journal::repair::{self as journal_repair, Plan};
-use crate::model::body::{Body, Content, LargeContent};
+use crate::model::body::{Body, Content};
 use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
 use crate::store::{
-    self, Change, Checkpoint, CompactError, Compacted, Facts, Fix, Opened, Part, Reader, Store,
-    StoreError, decode_entry,
+    self, Change, Checkpoint, CompactError, Compacted, Entry, Facts, Fix, Opened, Part, Reader,
+    Store, StoreError, Wanted, decode_entry,
 };
 
 /// Bytes of kept entries after which a repair brings them to the store.
@@ -98,6 +98,16 @@ struct Repair {
     highest_token: u64,
     /// The next token has to be raised above it.
     raises: bool,
+    /// Entries of the journal refer to bodies that the store does not have: a start could not redo them.
+    lacks: bool,
+}
+
+impl Repair {
+    /// Whether the journal is brought to the store by the repair and not by the next start. After something was
+    /// dropped from the store, entries may refer to it.
+    fn redoes(&self) -> bool {
+        self.plan.cuts() || self.raises || self.lacks || !self.fixes.is_empty()
+    }
 }
 
 impl Inspection {
@@ -178,6 +188,7 @@ pub fn inspect(dir: &Path, options: &Options) -> Result<Inspection, EngineError>
         &data,
         facts.as_ref().map_or(marker, |facts| Some(facts.store_id)),
         facts.as_ref(),
+        options,
         &mut found,
     )?;
     Ok(found)
@@ -297,6 +308,7 @@ fn inspect_journal(
     data: &Path,
     store_id: Option<StoreId>,
     facts: Option<&Facts>,
+    options: &Options,
     found: &mut Inspection,
 ) -> Result<(), EngineError> {
     let path = data.join(JOURNAL);
@@ -310,9 +322,18 @@ fn inspect_journal(
         return Ok(());
     };
     let disk = journal_disk(data)?;
-    let mut tokens = Tokens::default();
     let checkpoint = facts.map(|facts| facts.checkpoint);
-    let mut visit = |region, lsn, bytes: &[u8]| see(&mut tokens, region, lsn, bytes);
+    let mut tokens = Tokens::default();
+    let mut wanted = Vec::new();
+    let mut visit = |region, lsn, bytes: &[u8]| {
+        let entry = see(&mut tokens, region, lsn, bytes)?;
+        if let (Region::Ahead, Change::Put(key, record), Some(checkpoint)) =
+            (region, &entry.change, checkpoint)
+        {
+            wanted.extend(bodies_in_store(key, record, checkpoint));
+        }
+        Ok(())
+    };
     let journal = journal_inspect::inspect(&*disk, &store_id, checkpoint, &mut visit)?;
     found.journal = Some(JournalCounts {
         segments: journal.segments,
@@ -341,14 +362,16 @@ fn inspect_journal(
         ));
     }
     if let Some(facts) = facts {
-        compare_tokens(&data.join(STORE), facts, &tokens, found);
+        let path = data.join(STORE);
+        compare_tokens(&path, facts, &tokens, found);
+        compare_bodies(&path, wanted, options, found)?;
     }
     found.repair.plan = journal.plan;
     Ok(())
 }
 
 /// Notes the tokens of an entry, if it is one.
-fn see(tokens: &mut Tokens, region: Region, lsn: Lsn, bytes: &[u8]) -> Result<(), String> {
+fn see(tokens: &mut Tokens, region: Region, lsn: Lsn, bytes: &[u8]) -> Result<Entry, String> {
     let entry = decode_entry(bytes).map_err(|error| error.to_string())?;
     if entry.lsn != lsn {
         return Err(format!("it says that it is entry {}", entry.lsn.0));
@@ -367,6 +390,58 @@ fn see(tokens: &mut Tokens, region: Region, lsn: Lsn, bytes: &[u8]) -> Result<()
         Region::Dropped => &mut tokens.dropped,
     };
     *highest = token.max(*highest);
+    Ok(entry)
+}
+
+/// The bodies that a record of an entry leaves to the store: they came with entries that it has.
+fn bodies_in_store(key: &RecordKey, record: &Record, checkpoint: Lsn) -> Vec<Wanted> {
+    let results = [&record.result, &record.earlier_result];
+    let results = results.into_iter().flatten();
+    let results = results.map(|kept| (Part::Result, &kept.body));
+    let payload = record.payload.iter().map(|body| (Part::Payload, body));
+    let wanted = |(part, body): (Part, &Body)| match &body.content {
+        Content::Large(large) if large.bytes.is_none() => {
+            let lsn = large.lsn.filter(|lsn| *lsn <= checkpoint)?;
+            let (key, large) = (key.clone(), large.clone());
+            Some(Wanted {
+                key,
+                part,
+                lsn,
+                large: *large,
+            })
+        }
+        _ => None,
+    };
+    payload.chain(results).filter_map(wanted).collect()
+}
+
+/// The store has every body that entries after its checkpoint leave to it.
+fn compare_bodies(
+    path: &Path,
+    mut wanted: Vec<Wanted>,
+    options: &Options,
+    found: &mut Inspection,
+) -> Result<(), EngineError> {
+    let place = |body: &Wanted| (body.key.clone(), body.lsn, body.part);
+    wanted.sort_unstable_by_key(place);
+    wanted.dedup_by_key(|body| place(body));
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    for body in store::lacking(path, wanted, options.store)? {
+        found.repair.lacks = true;
+        found.findings.push(Finding {
+            file: path.to_owned(),
+            offset: None,
+            table: None,
+            key: Some(body.key.joined().escape_ascii().to_string().into()),
+            reason: format!(
+                "the journal refers to a body of LSN {} that is not there as it was written",
+                body.lsn.0
+            ),
+            remedy: Remedy::Drops("the body: its record stays".to_owned()),
+        });
+    }
     Ok(())
 }
 
@@ -403,7 +478,7 @@ pub fn repair(dir: &Path, found: &Inspection, options: &Options) -> Result<(), E
     if !repair.fixes.is_empty() {
         store::repair(&path, &repair.fixes, options.store)?;
     }
-    if repair.plan.cuts() || repair.raises {
+    if repair.redoes() {
         bring_to_store(&data, repair, options)?;
     }
     if !repair.plan.is_empty() {
@@ -421,15 +496,13 @@ fn bring_to_store(data: &Path, repair: &Repair, options: &Options) -> Result<(),
     let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
     let mut redone = Redone::of(&opened);
     let plan = &repair.plan;
-    if plan.cuts() {
-        redo(
-            &*journal_disk(data)?,
-            plan,
-            &opened,
-            &mut store,
-            &mut redone,
-        )?;
-    }
+    redo(
+        &*journal_disk(data)?,
+        plan,
+        &opened,
+        &mut store,
+        &mut redone,
+    )?;
     let mut next_token = redone
         .next_token
         .get()
@@ -500,30 +573,17 @@ fn forget_missing(
     key: &RecordKey,
     record: &mut Record,
 ) -> Result<(), EngineError> {
-    let missing = |part: Part, body: &Body| -> Result<bool, EngineError> {
-        let Content::Large(large) = &body.content else {
-            return Ok(false);
-        };
-        let LargeContent {
-            lsn: Some(lsn),
-            bytes: None,
-            ..
-        } = &**large
-        else {
-            return Ok(false);
-        };
-        Ok(*lsn <= checkpoint && reader.body(key, part, large)?.is_none())
-    };
-    if let Some(body) = &record.payload
-        && missing(Part::Payload, body)?
-    {
-        record.payload = None;
-    }
-    for result in [&mut record.result, &mut record.earlier_result] {
-        if let Some(kept) = &*result
-            && missing(Part::Result, &kept.body)?
-        {
-            *result = None;
+    for body in bodies_in_store(key, record, checkpoint) {
+        if reader.body(key, body.part, &body.large)?.is_some() {
+            continue;
+        }
+        let is_it = |held: &Body| matches!(&held.content, Content::Large(large) if large.lsn == Some(body.lsn));
+        match body.part {
+            Part::Payload => drop(record.payload.take_if(|held| is_it(held))),
+            Part::Result => {
+                drop(record.result.take_if(|kept| is_it(&kept.body)));
+                drop(record.earlier_result.take_if(|kept| is_it(&kept.body)));
+            }
         }
     }
     Ok(())

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::backend::{self, Source};
 use super::codec::{
-    RecordView, StoreState, TableCounts, body_key, decode_body, decode_counts, decode_policy,
-    split_body_key, view_record,
+    BodyRef, Part, RecordView, StoreState, TableCounts, body_key, decode_body, decode_counts,
+    decode_policy, split_body_key, view_record,
 };
 use super::error::StoreError;
 use super::filter::{Filter, KeyHasher};
@@ -17,6 +17,8 @@ use super::open::{Options, POLICY_KEYS, TABLE_KEYS, peek, read_state};
 use super::repair::{Action, Fix};
 use super::scan::NamespaceRuns;
 use super::shared::{Fault, bytewise, explain};
+use crate::model::body::LargeContent;
+use crate::model::key::RecordKey;
 use crate::model::record::{Lsn, Token};
 
 /// At most so many findings are kept; the others are counted.
@@ -104,6 +106,62 @@ pub fn check(path: impl AsRef<Path>, options: Options) -> Result<Report, StoreEr
 /// As there.
 pub fn check_backend(source: &Source, options: Options) -> Result<Report, StoreError> {
     check_source(source, Path::new("the backend"), options)
+}
+
+/// A large body that a record outside the store refers to.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Whose.
+    pub key: RecordKey,
+    /// Which of its bodies.
+    pub part: Part,
+    /// The entry that brought it.
+    pub lsn: Lsn,
+    /// What the record says of it.
+    pub large: LargeContent,
+}
+
+/// Those of the wanted bodies that the store in a file does not have, or not as they are wanted.
+///
+/// # Errors
+/// As [`check`].
+pub fn lacking(
+    path: impl AsRef<Path>,
+    wanted: Vec<Wanted>,
+    options: Options,
+) -> Result<Vec<Wanted>, StoreError> {
+    const OPERATION: &str = "look for bodies in the store";
+    let path = path.as_ref();
+    let (database, failure) = peek(&backend::file(path), path, options.cache, OPERATION)?;
+    let lacking = || -> Result<Vec<Wanted>, Fault> {
+        let transaction = database.begin_read()?;
+        let mut tables: Vec<Table> = Vec::new();
+        for handle in transaction.list_tables()? {
+            if Place::parse_body(handle.name()).is_some() {
+                tables.push(transaction.open_table(bytewise(handle.name()))?);
+            }
+        }
+        let mut lacking = Vec::new();
+        for wanted in wanted {
+            let row = body_key(wanted.key.joined(), wanted.lsn, wanted.part);
+            let body = BodyRef {
+                part: wanted.part,
+                lsn: wanted.lsn,
+                size: wanted.large.size,
+                digest: wanted.large.digest,
+            };
+            let mut found = false;
+            for table in &tables {
+                let value = table.get(row.as_slice())?;
+                found |= value.is_some_and(|value| decode_body(&row, value.value(), &body).is_ok());
+            }
+            if !found {
+                lacking.push(wanted);
+            }
+        }
+        Ok(lacking)
+    };
+    lacking().map_err(|fault| explain(OPERATION, path, &failure, fault))
 }
 
 fn check_source(source: &Source, path: &Path, options: Options) -> Result<Report, StoreError> {

@@ -37,7 +37,7 @@ mod samples;
 mod tests;
 
 pub use backend::Source;
-pub use check::{Facts, Finding, Report, check, check_backend};
+pub use check::{Facts, Finding, Report, Wanted, check, check_backend, lacking};
 pub use checkpoint::{Checkpoint, Committed};
 pub use codec::{CodecError, Part, decode_entry, encode_entry};
 pub use compact::{CompactError, Compacted, compact, remove_leftover};

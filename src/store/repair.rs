@@ -4,14 +4,14 @@
 //! written are beyond it, because nothing below them can be trusted then.
 
 use redb::{ReadableTable, ReadableTableMetadata, Table, TableHandle, WriteTransaction};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
 use super::backend::{self, Source};
 use super::codec::{
-    Part, TableCounts, body_key, encode_counts, encode_record, encode_state, split_body_key,
-    view_record,
+    Part, TableCounts, body_key, decode_body, encode_counts, encode_record, encode_state,
+    split_body_key, view_record,
 };
 use super::error::StoreError;
 use super::filter::KeyHasher;
@@ -44,9 +44,6 @@ pub(super) enum Action {
     /// What `meta` says of tables is not what they hold.
     Count,
 }
-
-/// A row of a body table: its key and its value.
-type BodyRow = (Vec<u8>, Vec<u8>);
 
 impl Fix {
     /// Whether something that may have been sound is lost by it.
@@ -116,26 +113,31 @@ fn mend(transaction: &WriteTransaction, fixes: &[Fix], options: Options) -> Resu
     for Fix(action) in fixes {
         match action {
             Action::Record(place, key) => mender.drop_record(*place, key)?,
-            Action::Reference(place, key, lsn, part) => {
-                mender.drop_reference(*place, key, *lsn, *part)?;
-            }
-            Action::Body(place, row) => {
-                if let Some(mut table) = mender.open(&place.body_name())? {
-                    table.remove(&**row)?;
-                }
-            }
             Action::Bodies(place) => mender.drop_table(&place.body_name())?,
             Action::Policy(key) => {
                 drop(transaction.open_table(bytewise(META))?.remove(&**key)?);
             }
-            Action::Move(..) | Action::Count => {}
+            _ => {}
         }
     }
-    // Last: where there are two records of a key, the other one is gone by now.
+    // Where there were two records of a key, the other one is gone by now.
     let mut chooser = mender.chooser(options)?;
+    let mut moved = BTreeMap::new();
     for Fix(action) in fixes {
         if let Action::Move(place, key) = action {
-            mender.move_record(*place, key, &mut chooser)?;
+            let to = mender.move_record(*place, key, &mut chooser)?;
+            moved.insert((*place, &**key), to);
+        }
+    }
+    // And a record may have come to where its body was all the time.
+    for Fix(action) in fixes {
+        match action {
+            Action::Reference(place, key, lsn, part) => {
+                let place = moved.get(&(*place, &**key)).unwrap_or(place);
+                mender.drop_reference(*place, key, *lsn, *part)?;
+            }
+            Action::Body(place, row) => mender.drop_body(*place, row)?,
+            _ => {}
         }
     }
     mender.count(&KeyHasher::new(&state.store_id))?;
@@ -147,6 +149,8 @@ fn mend(transaction: &WriteTransaction, fixes: &[Fix], options: Options) -> Resu
     Ok(())
 }
 
+/// A row's key and value.
+type Row = (Vec<u8>, Vec<u8>);
 type Rows<'a> = Table<'a, &'static [u8], &'static [u8]>;
 
 struct Mender<'a> {
@@ -184,7 +188,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Takes all bodies of a record out of their table, also where the record cannot be read.
-    fn take_bodies(&self, place: Place, key: &[u8]) -> Result<Vec<BodyRow>, Fault> {
+    fn take_bodies(&self, place: Place, key: &[u8]) -> Result<Vec<Row>, Fault> {
         let mut taken = Vec::new();
         let Some(mut table) = self.open(&place.body_name())? else {
             return Ok(taken);
@@ -206,19 +210,53 @@ impl<'a> Mender<'a> {
 
     /// Takes a body off its record, which stays: that work was done is worth more than what it returned.
     fn drop_reference(&self, place: Place, key: &[u8], lsn: Lsn, part: Part) -> Result<(), Fault> {
-        if let Some(mut table) = self.open(&place.name())? {
-            let value = table.get(key)?.map(|value| value.value().to_vec());
-            let view = value.as_deref().map(|value| view_record(key, value));
-            if let Some(mut record) = view.and_then(|view| view.ok()?.to_record().ok()) {
-                forget_body(&mut record, lsn, part);
-                let mut value = Vec::new();
-                encode_record(key, &record, &mut value).map_err(unwritable)?;
-                table.insert(key, value.as_slice())?;
+        let Some(mut table) = self.open(&place.name())? else {
+            return Ok(());
+        };
+        let value = table.get(key)?.map(|value| value.value().to_vec());
+        let Some(view) = value
+            .as_deref()
+            .and_then(|value| view_record(key, value).ok())
+        else {
+            return Ok(());
+        };
+        let row = body_key(key, lsn, part);
+        let mut bodies = self.open(&place.body_name())?;
+        if let Some(bodies) = &mut bodies {
+            let value = bodies.get(row.as_slice())?;
+            let mut refs = view
+                .refs()
+                .filter(|body| (body.lsn, body.part) == (lsn, part));
+            if let (Some(value), Some(body), None) = (value, refs.next(), refs.next())
+                && decode_body(&row, value.value(), &body).is_ok()
+            {
+                return Ok(());
             }
+            bodies.remove(row.as_slice())?;
         }
-        if let Some(mut table) = self.open(&place.body_name())? {
-            table.remove(body_key(key, lsn, part).as_slice())?;
+        if let Ok(mut record) = view.to_record() {
+            forget_body(&mut record, lsn, part);
+            let mut value = Vec::new();
+            encode_record(key, &record, &mut value).map_err(unwritable)?;
+            table.insert(key, value.as_slice())?;
         }
+        Ok(())
+    }
+
+    /// Drops the row of a body that no record refers to.
+    fn drop_body(&self, place: Place, row: &[u8]) -> Result<(), Fault> {
+        let (table, bodies) = (self.open(&place.name())?, self.open(&place.body_name())?);
+        let (Some(table), Some(mut bodies)) = (table, bodies) else {
+            return Ok(());
+        };
+        if let Some((key, lsn, part)) = split_body_key(row)
+            && let Some(value) = table.get(key)?
+            && let Ok(view) = view_record(key, value.value())
+            && view.refs().any(|body| (body.lsn, body.part) == (lsn, part))
+        {
+            return Ok(());
+        }
+        bodies.remove(row)?;
         Ok(())
     }
 
@@ -232,23 +270,29 @@ impl<'a> Mender<'a> {
         Ok(Chooser::new(Bounds::of(options), rows))
     }
 
-    fn move_record(&mut self, from: Place, key: &[u8], chooser: &mut Chooser) -> Result<(), Fault> {
+    /// Puts a record where it belongs; returns where it is now.
+    fn move_record(
+        &mut self,
+        from: Place,
+        key: &[u8],
+        chooser: &mut Chooser,
+    ) -> Result<Place, Fault> {
         let Some(mut source) = self.open(&from.name())? else {
-            return Ok(());
+            return Ok(from);
         };
         let value = source.get(key)?.map(|value| value.value().to_vec());
         let Some(value) = value else {
-            return Ok(());
+            return Ok(from);
         };
         let Some(record) = view_record(key, &value)
             .ok()
             .and_then(|view| view.to_record().ok())
         else {
-            return Ok(());
+            return Ok(from);
         };
         let to = chooser.choose(&record);
         if to == from {
-            return Ok(());
+            return Ok(from);
         }
         source.remove(key)?;
         drop(source);
@@ -260,7 +304,7 @@ impl<'a> Mender<'a> {
                 table.insert(row.as_slice(), value.as_slice())?;
             }
         }
-        Ok(())
+        Ok(to)
     }
 
     fn places(&self) -> Vec<Place> {

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod repair;
 mod space;
 mod trail;
 
