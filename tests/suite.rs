@@ -9,6 +9,7 @@
 
 mod architecture;
 mod corpus;
+mod engine;
 mod model;
 mod readme;
 mod server;

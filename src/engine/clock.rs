@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::model::time::{BootTime, Now, Span, Timestamp};
 
@@ -165,8 +166,8 @@ impl Stopwatch {
 
     /// What has passed since the start.
     #[must_use]
-    pub fn elapsed(&self) -> Span {
-        Span::from_millis(boot_millis().0.saturating_sub(self.started))
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_millis(boot_millis().0.saturating_sub(self.started))
     }
 }
 

@@ -45,12 +45,10 @@ pub(super) struct Core {
     pub(super) store_ended: bool,
     /// Complete with an ended token, so far.
     pub(super) late: Late,
-    /// The disk has no room for new records (SPEC 9): one of the two below.
+    /// The disk has no room for new records (SPEC 9).
     pub(super) full: bool,
-    /// No segment can be allocated.
-    pub(super) no_segments: bool,
-    /// A checkpoint found no page.
-    pub(super) no_pages: bool,
+    /// The reserve is used up as well: memory and segments do not get any emptier.
+    pub(super) exhausted: bool,
     /// Somebody waits for a segment to be allocated.
     pub(super) wants_room: bool,
     /// Checkpoints since the start: what was read from the store under another number is void.
@@ -79,6 +77,15 @@ impl Policies {
     pub(super) fn get(&self, namespace: &str) -> &Policy {
         self.by_namespace.get(namespace).unwrap_or(&self.standard)
     }
+}
+
+/// Bytes that decisions can take at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// In memory.
+    pub(super) memory: usize,
+    /// In the journal.
+    pub(super) journal: usize,
 }
 
 /// What was read from the store, outside the lock.
@@ -235,21 +242,28 @@ impl Core {
         }
     }
 
-    /// Bytes that deciding these units can take at most, in memory and in the journal each.
-    pub(super) fn cost(&self, units: &[Unit], fetched: &Fetched) -> usize {
-        let carried = |command: &Command| {
-            let record = self.record(&command.key, fetched);
-            record.map_or(0, |record| record_size(record))
-        };
+    /// Bytes that deciding these units can take at most.
+    pub(super) fn cost(&self, units: &[Unit], fetched: &Fetched) -> Cost {
         let commands = units.iter().flat_map(Unit::commands);
-        commands
-            .filter(|command| writes(&command.verb))
-            .map(|command| cost(command).saturating_add(carried(command)))
-            .fold(0, usize::saturating_add)
+        let mut sum = Cost::default();
+        for command in commands.filter(|command| writes(&command.verb)) {
+            let own = cost(command);
+            let record = self.record(&command.key, fetched);
+            let carried = record.map_or(0, |record| record_size(record));
+            // Large bodies are in the journal already: entries refer to them.
+            let large = record.map_or(0, |record| {
+                let bytes = large_bodies(record).filter_map(|large| large.bytes.as_ref());
+                bytes.map(Bytes::len).sum()
+            });
+            sum.memory = sum.memory.saturating_add(own).saturating_add(carried);
+            sum.journal =
+                (sum.journal.saturating_add(own)).saturating_add(carried.saturating_sub(large));
+        }
+        sum
     }
 
-    /// Decides a batch, in order, at one instant.
-    pub(super) fn decide(&mut self, units: &[Unit], fetched: &Fetched) -> Decided {
+    /// Decides a batch, in order, at one instant; where nothing can be written, what would is refused.
+    pub(super) fn decide(&mut self, units: &[Unit], fetched: &Fetched, write: bool) -> Decided {
         let now = self.clock.now();
         let first = self.next_lsn;
         let mut answers = Vec::with_capacity(units.len());
@@ -260,11 +274,12 @@ impl Core {
                     let step = self.step(command, fetched, now, self.next_token, None, &mut rest);
                     answers.push(step.and_then(|step| match step.effect {
                         Effect::None => Ok(self.account(command, step)),
+                        _ if !write => Err(Unavailable::Full),
                         _ => self.keep(command, step, fetched, now),
                     }));
                 }
                 Unit::All(commands) => {
-                    let answer = self.decide_all(commands, fetched, now, &mut rest);
+                    let answer = self.decide_all(commands, fetched, now, write, &mut rest);
                     answers.extend(spread(answer, commands.len()));
                 }
             }
@@ -284,6 +299,7 @@ impl Core {
         commands: &[Command],
         fetched: &Fetched,
         now: Now,
+        write: bool,
         rest: &mut Lsn,
     ) -> Result<Vec<Outcome>, Unavailable> {
         // What the earlier commands of the unit did, as the later ones have to see it.
@@ -308,7 +324,7 @@ impl Core {
             steps.push((command, step));
         }
         if steps.iter().all(|(_, step)| step.outcome.holds()) {
-            self.keep_all(steps, fetched, now)
+            self.keep_all(steps, fetched, now, write)
         } else {
             Ok(steps.into_iter().map(|(_, step)| step.outcome).collect())
         }
@@ -389,7 +405,12 @@ impl Core {
         steps: Vec<(&Command, Step)>,
         fetched: &Fetched,
         now: Now,
+        write: bool,
     ) -> Result<Vec<Outcome>, Unavailable> {
+        let writes = |(_, step): &(&Command, Step)| !matches!(step.effect, Effect::None);
+        if !write && steps.iter().any(writes) {
+            return Err(Unavailable::Full);
+        }
         let first = self.next_lsn;
         let mut lsn = first;
         let mut entries: Vec<Vec<u8>> = Vec::new();

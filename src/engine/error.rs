@@ -27,8 +27,13 @@ pub enum EngineError {
     Missing {
         /// What is not there.
         path: PathBuf,
-        /// The store it belongs to.
-        store: String,
+        /// The store it belongs to, where that is known.
+        store: Option<String>,
+    },
+    /// The file that names the store of the directory does not.
+    Marker {
+        /// The file.
+        path: PathBuf,
     },
     /// The parts of the directory belong to different stores.
     Mixed {
@@ -77,9 +82,10 @@ impl EngineError {
                 error,
                 StoreError::Damage { .. } | StoreError::Newer { .. } | StoreError::NotAStore { .. }
             ),
-            EngineError::Missing { .. } | EngineError::Mixed { .. } | EngineError::Entry { .. } => {
-                true
-            }
+            EngineError::Missing { .. }
+            | EngineError::Marker { .. }
+            | EngineError::Mixed { .. }
+            | EngineError::Entry { .. } => true,
             EngineError::Directory { .. } | EngineError::Thread(_) | EngineError::Limits(_) => {
                 false
             }
@@ -93,14 +99,30 @@ impl fmt::Display for EngineError {
             EngineError::Journal(error) => error.fmt(f),
             EngineError::Store(error) => error.fmt(f),
             EngineError::Directory {
-                operation, path, ..
-            } => {
-                write!(f, "cannot {operation} {}", path.display())
-            }
-            EngineError::Missing { path, store } => write!(
+                operation,
+                path,
+                source,
+            } => write!(
                 f,
-                "{} is missing, but this directory was used by store {store}; mount or restore it, \
-                 or choose another data directory",
+                "cannot {operation} {}: {source}; {}",
+                path.display(),
+                hint(source.kind())
+            ),
+            EngineError::Missing { path, store } => {
+                write!(
+                    f,
+                    "{} is missing, but this directory was used",
+                    path.display()
+                )?;
+                if let Some(store) = store {
+                    write!(f, " by store {store}")?;
+                }
+                f.write_str("; mount or restore it, or choose another data directory")
+            }
+            EngineError::Marker { path } => write!(
+                f,
+                "{} does not hold the id of a store; put it back, or remove it if the rest of the \
+                 directory is whole: it is written anew then",
                 path.display()
             ),
             EngineError::Mixed { path } => write!(
@@ -117,6 +139,20 @@ impl fmt::Display for EngineError {
             EngineError::Thread(_) => f.write_str("cannot start a thread"),
             EngineError::Limits(text) => f.write_str(text),
         }
+    }
+}
+
+/// What to do next.
+fn hint(kind: io::ErrorKind) -> &'static str {
+    use io::ErrorKind;
+    match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free some space, or enlarge the file system or the quota, and start again"
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "make the data directory writable for this user, or choose another"
+        }
+        _ => "look at the disk and the kernel's log; start again once it is sound",
     }
 }
 

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::open::{
-    DATA, JOURNAL, MARKER, Redone, STORE, StoreId, checkpoint_redone, directory, exists, hex,
-    journal_disk, mark_bytes, position, read_marker, redo_entry, write_marker,
+    DATA, JOURNAL, MARKER, Redone, STORE, StoreId, Target, checkpoint_redone, directory, exists,
+    hex, journal_disk, mark_bytes, position, read_marker, redo_entry, write_marker,
 };
 use super::{EngineError, Options};
 use crate::journal::disk::Disk;
@@ -550,7 +550,13 @@ fn redo(
             }
             redo_entry(redone, entry);
             if redone.recent.active_bytes() >= REDO_BYTES {
-                checkpoint_redone(store, redone)?;
+                checkpoint_redone(
+                    &mut Target {
+                        store,
+                        reserve: None,
+                    },
+                    redone,
+                )?;
             }
             Ok(())
         };
@@ -563,7 +569,13 @@ fn redo(
     if let Some(error) = failed {
         return Err(error);
     }
-    checkpoint_redone(store, redone)
+    checkpoint_redone(
+        &mut Target {
+            store,
+            reserve: None,
+        },
+        redone,
+    )
 }
 
 /// Takes off a record what it refers to in the store and what is not there: repair dropped it.

@@ -19,6 +19,7 @@ mod late;
 mod listing;
 mod open;
 mod recent;
+mod reserve;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,9 +33,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use self::clock::Source;
-use self::core::{Core, Fetched, Found, Phase, detach};
+use self::core::{Core, Cost, Fetched, Found, Phase, detach};
 pub use self::error::EngineError;
 pub use self::open::Report;
+pub use self::reserve::reserve_size;
 use crate::journal::frame::max_frame;
 use crate::journal::room::Room;
 use crate::journal::writer;
@@ -124,6 +126,11 @@ pub struct Options {
     pub recent_bytes: usize,
     /// The largest payload and the largest result, in bytes each (SPEC 10).
     pub body_limit: usize,
+    /// Bytes of disk to keep for finishing work when it is full (SPEC 9): see [`reserve_size`]. 0: none.
+    pub reserve: u64,
+    /// How often the store thread looks around when nobody wakes it. Recent records go to the store after 5
+    /// such ticks at the latest; what is past its retention is swept every 10.
+    pub tick: Duration,
     /// Of the journal.
     pub journal: writer::Options,
     /// Of the store.
@@ -137,6 +144,8 @@ impl Default for Options {
             policies: BTreeMap::new(),
             recent_bytes: 32 << 20,
             body_limit: 1 << 20,
+            reserve: reserve_size(DISK),
+            tick: Duration::from_secs(1),
             journal: writer::Options::for_file_system(DISK),
             store: store::Options::default(),
         }
@@ -151,9 +160,15 @@ struct Limits {
     freeze_at: usize,
     /// The largest frame, so the largest unit.
     max_frame: u64,
+    tick: Duration,
 }
 
 impl Limits {
+    /// The most bytes that are written in one step.
+    fn unit(&self) -> u64 {
+        self.max_frame.min(self.recent_bytes as u64 / 4)
+    }
+
     fn resolve(options: &Options) -> Result<Limits, EngineError> {
         let max_frame = max_frame(options.journal.segment_size);
         let bodies = options.body_limit.saturating_mul(2);
@@ -176,6 +191,7 @@ impl Limits {
             recent_bytes: options.recent_bytes,
             freeze_at: options.recent_bytes / 2,
             max_frame,
+            tick: options.tick.max(Duration::from_millis(1)),
         })
     }
 }
@@ -269,6 +285,7 @@ enum Next<'a> {
     Done(core::Decided),
     Hash(Vec<(&'a Payload, FingerprintKind)>),
     Read(Vec<RecordKey>, u64),
+    Split,
     Wait,
 }
 
@@ -288,13 +305,21 @@ impl Engine {
         let mut answers = Vec::with_capacity(units.len());
         let mut durable = Vec::new();
         for part in parts(&units, self.inner.limits.recent_bytes / 8) {
-            let commands = part.iter().map(|unit| unit.commands().len()).sum();
-            match self.decide(part).await {
-                Ok(decided) => {
-                    answers.extend(decided.answers);
-                    durable.extend(decided.durable);
+            // Parts of it yet to be decided, the first one on top.
+            let mut rest = vec![part];
+            while let Some(part) = rest.pop() {
+                let commands = part.iter().map(|unit| unit.commands().len()).sum();
+                match self.decide(part).await {
+                    Ok(Some(decided)) => {
+                        answers.extend(decided.answers);
+                        durable.extend(decided.durable);
+                    }
+                    Ok(None) => {
+                        let (first, second) = part.split_at(part.len() / 2);
+                        rest.extend([second, first]);
+                    }
+                    Err(why) => answers.extend(std::iter::repeat_n(Err(why), commands)),
                 }
-                Err(why) => answers.extend(std::iter::repeat_n(Err(why), commands)),
             }
         }
         for durable in durable {
@@ -346,9 +371,9 @@ impl Engine {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    async fn decide(&self, units: &[Unit]) -> Result<core::Decided, Unavailable> {
-        let limits = &self.inner.limits;
-        let limit = limits.max_frame.min(limits.recent_bytes as u64 / 4);
+    /// `None`: together with the records that they are about, these are too many for one decision.
+    async fn decide(&self, units: &[Unit]) -> Result<Option<core::Decided>, Unavailable> {
+        let limit = self.inner.limits.unit();
         if units.iter().any(|unit| unit.cost() as u64 > limit) {
             return Err(Unavailable::TooLarge);
         }
@@ -359,7 +384,8 @@ impl Engine {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
             match self.next(units, &fetched)? {
-                Next::Done(decided) => return Ok(decided),
+                Next::Done(decided) => return Ok(Some(decided)),
+                Next::Split => return Ok(None),
                 Next::Wait => {
                     // A checkpoint makes room, so it must not wait for this batch.
                     hold = None;
@@ -408,11 +434,18 @@ impl Engine {
             return Ok(Next::Hash(unhashed));
         }
         let cost = core.cost(units, fetched);
-        if cost > 0 && !self.has_room(&mut core, cost) {
+        if cost.journal as u64 > self.inner.limits.unit() {
+            if units.len() > 1 {
+                return Ok(Next::Split);
+            }
+            return Err(Unavailable::TooLarge);
+        }
+        let room = cost.memory == 0 || self.has_room(&mut core, cost);
+        if !room && !core.exhausted {
             return Ok(Next::Wait);
         }
         let was_empty = core.gather.is_empty();
-        let decided = core.decide(units, fetched);
+        let decided = core.decide(units, fetched, room);
         let wake_journal = was_empty && !core.gather.is_empty();
         let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
         drop(core);
@@ -426,15 +459,15 @@ impl Engine {
     }
 
     /// Room in memory and in allocated segments, so that a decision never meets a full disk.
-    fn has_room(&self, core: &mut Core, cost: usize) -> bool {
+    fn has_room(&self, core: &mut Core, cost: Cost) -> bool {
         let limits = &self.inner.limits;
-        let memory = core.recent.bytes().saturating_add(cost) <= limits.recent_bytes
+        let memory = core.recent.bytes().saturating_add(cost.memory) <= limits.recent_bytes
             // A batch larger than all of memory is let in alone.
             || core.recent.is_empty();
-        let needed = core.gather.queued().saturating_add(cost as u64);
+        let needed = core.gather.queued().saturating_add(cost.journal as u64);
         let segments = needed <= self.inner.room.available();
         if !(memory && segments) {
-            core.wants_room = !segments;
+            core.wants_room = !segments && !core.exhausted;
             self.inner.wake_store.notify_one();
         }
         memory && segments

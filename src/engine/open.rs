@@ -4,6 +4,7 @@
 //! DIR/onced.id       the store's id; shows that the directory was used
 //! DIR/data/          appears in one rename, so a creation that was cut is not there
 //!     store.redb     records
+//!     reserve        space, see `reserve`
 //!     journal/       segments
 //! ```
 
@@ -13,21 +14,22 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::checkpoint::Keeper;
 use super::clock::{Clock, Position, Reading};
 use super::core::{Core, Phase, Policies, detach, large_bodies_mut};
 use super::gather::Gather;
 use super::late::Late;
 use super::recent::{Recent, Slot};
+use super::reserve::Reserve;
 use super::{Engine, EngineError, Inner, Life, Limits, Options, checkpoint, commit};
 use crate::journal::disk::{Disk, RealDisk};
-use crate::journal::prepare::Preparer;
 use crate::journal::recovery::{self, Recovery};
 use crate::journal::writer::Writer;
 use crate::journal::{self, Mark};
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
 use crate::model::time::{BootTime, Timestamp};
-use crate::store::{self, Change, Checkpoint, Entry, Opened, Store, decode_entry};
+use crate::store::{self, Bodies, Change, Entry, Opened, Store, StoreError, decode_entry};
 
 pub(super) type StoreId = [u8; 16];
 
@@ -62,13 +64,20 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         if let Some(id) = marker {
             return Err(EngineError::Missing {
                 path: data,
-                store: hex(&id),
+                store: Some(hex(&id)),
             });
         }
         create(dir, &options)?;
         report.created = true;
     }
+    for path in [data.join(STORE), data.join(JOURNAL)] {
+        if !exists(&path)? {
+            let store = marker.as_ref().map(hex);
+            return Err(EngineError::Missing { path, store });
+        }
+    }
     store::remove_leftover(data.join(STORE))?;
+    let mut reserve = Reserve::open(&data, options.reserve)?;
     let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
     match marker {
         Some(id) if id != opened.store_id => {
@@ -82,9 +91,18 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     }
     report.records = opened.records;
     let disk = journal_disk(&data)?;
-    let mut recovery = recovery::open(disk, opened.store_id, opened.checkpoint)?;
+    let mut recovery = recovery::open(disk.clone(), opened.store_id, opened.checkpoint)?;
     let mut redone = Redone::of(&opened);
-    redo(&mut recovery, &mut store, &mut redone, &limits, &mut report)?;
+    redo(
+        &mut recovery,
+        &mut Target {
+            store: &mut store,
+            reserve: Some(&mut reserve),
+        },
+        &mut redone,
+        &limits,
+        &mut report,
+    )?;
     let mut policies = Policies {
         by_namespace: redone.policies,
         standard: Policy::default(),
@@ -93,26 +111,48 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     policies.by_namespace.extend(options.policies);
     let clock = Clock::new(options.clock, redone.position);
     let next_lsn = Lsn(redone.lsn.0.saturating_add(1));
-    let (writer, preparer, room) = recovery.into_writer(next_lsn, options.journal)?;
+    let begun = match recovery.into_writer(next_lsn, options.journal.clone()) {
+        // The store has more now: segments that were needed when the journal was opened are spares.
+        Err(error) if error.is_full() => {
+            let read = || read_to_end(&disk, opened.store_id, store.checkpoint_lsn());
+            match read()?.into_writer(next_lsn, options.journal.clone()) {
+                Err(error) if error.is_full() && reserve.free()? => {
+                    read()?.into_writer(next_lsn, options.journal)?
+                }
+                other => other?,
+            }
+        }
+        other => other?,
+    };
+    let (writer, preparer, room) = begun;
     // What the recovery checkpointed is released: the journal knew the checkpoint as it was before.
-    preparer.release(redone.lsn);
-    let stored = store.reader().namespaces().into_iter();
+    preparer.release(store.checkpoint_lsn());
+    let reader = store.reader();
+    redone
+        .recent
+        .count_against(|key| reader.get(key, Bodies::None).map(|found| found.is_some()))?;
+    let full = redone.stuck || !reserve.refill()?;
+    if full {
+        checkpoint::warn_full();
+    }
+    let stored = reader.namespaces().into_iter();
     let configured = policies
         .by_namespace
         .keys()
         .map(|name| name.as_str().into());
-    let namespaces = stored.chain(configured).collect();
+    let recent = redone.recent.slots();
+    let recent = recent.map(|(key, _)| key.namespace().into());
+    let namespaces = stored.chain(configured).chain(recent).collect();
     let core = Core {
         clock,
-        recent: Recent::default(),
+        exhausted: redone.stuck,
+        recent: redone.recent,
         gather: Gather::new(redone.lsn, limits.max_frame),
         policies,
         phase: Phase::Running,
         store_ended: false,
         late: Late::default(),
-        full: false,
-        no_segments: false,
-        no_pages: false,
+        full,
         wants_room: false,
         checkpoints: 0,
         holds: 0,
@@ -122,13 +162,22 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         next_lsn,
         next_token: redone.next_token,
     };
-    let inner = Arc::new(Inner::new(core, store.reader(), room, limits));
-    Ok((start(inner, writer, store, preparer)?, report))
+    let inner = Arc::new(Inner::new(core, reader, room, limits));
+    let keeper = Keeper {
+        // What the store has now does not fit: only fewer would.
+        records_when_full: full.then_some(store.records()),
+        store,
+        preparer,
+        reserve,
+    };
+    Ok((start(inner, writer, keeper)?, report))
 }
 
 /// What the store and the journal after it come to.
 pub(super) struct Redone {
     pub(super) recent: Recent,
+    /// The store has no space for it.
+    pub(super) stuck: bool,
     pub(super) lsn: Lsn,
     pub(super) next_token: Token,
     pub(super) position: Option<Position>,
@@ -141,6 +190,7 @@ impl Redone {
         let policies = opened.policies.iter();
         Redone {
             recent: Recent::default(),
+            stuck: false,
             lsn: opened.checkpoint,
             next_token: opened.next_token,
             position: position_from_bytes(&opened.mark),
@@ -151,11 +201,29 @@ impl Redone {
     }
 }
 
+/// What a recovery writes to.
+pub(super) struct Target<'a> {
+    pub(super) store: &'a mut Store,
+    /// Without one, a full disk is an error.
+    pub(super) reserve: Option<&'a mut Reserve>,
+}
+
+/// A journal, read to its end.
+fn read_to_end(
+    disk: &Arc<dyn Disk>,
+    id: StoreId,
+    checkpoint: Lsn,
+) -> Result<Recovery, EngineError> {
+    let mut recovery = recovery::open(disk.clone(), id, checkpoint)?;
+    while recovery.next_frame()?.is_some() {}
+    Ok(recovery)
+}
+
 /// Redoes what the journal has and the store has not, and checkpoints it, so that nobody ever appends to an
 /// old tail.
 fn redo(
     recovery: &mut Recovery,
-    store: &mut Store,
+    target: &mut Target<'_>,
     redone: &mut Redone,
     limits: &Limits,
     report: &mut Report,
@@ -176,8 +244,8 @@ fn redo(
             }
         }
         redone.position = Some(position(frame.mark()));
-        if redone.recent.active_bytes() >= limits.freeze_at {
-            checkpoint_redone(store, redone)?;
+        if redone.recent.active_bytes() >= limits.freeze_at && !redone.stuck {
+            checkpoint_redone(target, redone)?;
         }
     }
     // A journal that was read to its end knows the last clocks, also where its last frame had no entry.
@@ -193,7 +261,7 @@ fn redo(
             torn.path.display()
         )
     });
-    checkpoint_redone(store, redone)
+    checkpoint_redone(target, redone)
 }
 
 pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
@@ -245,30 +313,35 @@ fn inherit(record: &mut Record, before: &Record) {
     }
 }
 
-pub(super) fn checkpoint_redone(store: &mut Store, redone: &mut Redone) -> Result<(), EngineError> {
-    if redone.recent.is_empty() {
-        return Ok(());
+/// Brings to the store what was redone. On a disk that is full, reserve included, it stays in memory: nothing
+/// is lost, and whoever runs then answers from there.
+pub(super) fn checkpoint_redone(
+    target: &mut Target<'_>,
+    redone: &mut Redone,
+) -> Result<(), EngineError> {
+    let mark = redone.position.map(mark_bytes).unwrap_or_default();
+    while !redone.recent.is_empty() {
+        let frozen = redone
+            .recent
+            .freeze(redone.lsn, redone.next_token, Timestamp::default());
+        match target.store.checkpoint(frozen.checkpoint(mark.clone())) {
+            Ok(_) => drop(redone.recent.thaw()),
+            Err(error @ StoreError::Full { .. }) => {
+                let reserve = target.reserve.as_mut().ok_or(error)?;
+                redone.stuck = !reserve.free()?;
+                target.store.reopen()?;
+                if redone.stuck {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
-    let frozen = redone
-        .recent
-        .freeze(redone.lsn, redone.next_token, Timestamp::default());
-    store.checkpoint(Checkpoint {
-        lsn: redone.lsn,
-        next_token: redone.next_token,
-        mark: redone.position.map(mark_bytes).unwrap_or_default(),
-        policies: Vec::new(),
-        changes: checkpoint::changes(&frozen),
-    })?;
-    redone.recent.thaw();
+    redone.stuck = false;
     Ok(())
 }
 
-fn start(
-    inner: Arc<Inner>,
-    writer: Writer,
-    store: Store,
-    preparer: Preparer,
-) -> Result<Engine, EngineError> {
+fn start(inner: Arc<Inner>, writer: Writer, keeper: Keeper) -> Result<Engine, EngineError> {
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
             .name(name.into())
@@ -284,10 +357,7 @@ fn start(
     };
     let keeper = {
         let inner = inner.clone();
-        spawn(
-            "onced-store",
-            Box::new(move || checkpoint::run(&inner, store, preparer)),
-        )?
+        spawn("onced-store", Box::new(move || keeper.run(&inner)))?
     };
     inner.threads.lock().extend([journal, keeper]);
     let _life = Arc::new(Life(inner.clone()));
@@ -350,12 +420,12 @@ pub(super) fn read_marker(dir: &Path) -> Result<Option<StoreId>, EngineError> {
                 .next()
                 .and_then(|line| line.strip_prefix("onced store "));
             let id = id.and_then(unhex);
-            id.map(Some).ok_or_else(|| {
-                let source = io::Error::new(io::ErrorKind::InvalidData, "not the id of a store");
-                directory("read", &path, source)
-            })
+            id.map(Some).ok_or(EngineError::Marker { path })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(EngineError::Marker { path })
+        }
         Err(source) => Err(directory("read", &path, source)),
     }
 }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::core::large_bodies;
 use crate::model::body::Content;
 use crate::model::key::RecordKey;
 use crate::model::record::{Lsn, Record, Token};
 use crate::model::time::Timestamp;
+use crate::store::Checkpoint;
 
 /// What was last decided about a key.
 #[derive(Clone, Debug)]
@@ -50,6 +52,20 @@ pub(super) struct Frozen {
     pub(super) at: Timestamp,
     bytes: usize,
     balance: Arc<Balance>,
+}
+
+impl Frozen {
+    /// The map as the store takes it.
+    pub(super) fn checkpoint(&self, mark: Vec<u8>) -> Checkpoint {
+        let change = |(key, slot): (&RecordKey, &Slot)| (key.clone(), slot.record.clone());
+        Checkpoint {
+            lsn: self.lsn,
+            next_token: self.next_token,
+            mark,
+            policies: Vec::new(),
+            changes: self.slots.iter().map(change).collect(),
+        }
+    }
 }
 
 impl Recent {
@@ -122,12 +138,55 @@ impl Recent {
         of(&self.balance) + self.frozen.as_ref().map_or(0, |frozen| of(&frozen.balance))
     }
 
+    /// Counts anew how many records more than the store there are, after a start that could not bring these
+    /// records there.
+    pub(super) fn count_against<E>(
+        &mut self,
+        stored: impl Fn(&RecordKey) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let in_store = |key: &RecordKey, slots: &Map| match slots.get(key) {
+            Some(slot) => Ok(slot.record.is_some()),
+            None => stored(key),
+        };
+        let none = Map::new();
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.slots.clone());
+        if let Some(frozen) = &mut self.frozen {
+            frozen.balance = Arc::new(balance(&frozen.slots, |key| in_store(key, &none))?);
+        }
+        let below = frozen.as_deref().unwrap_or(&none);
+        self.balance = balance(&self.active, |key| in_store(key, below))?;
+        Ok(())
+    }
+
+    /// Whether a record refers to a body that only the store has, as it does to those up to its checkpoint.
+    pub(super) fn needs_stored_bodies(&self, checkpoint: Lsn) -> bool {
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.slots.values());
+        let mut records =
+            (self.active.values().chain(frozen)).filter_map(|slot| slot.record.as_deref());
+        records.any(|record| {
+            large_bodies(record).any(|large| large.lsn.is_some_and(|lsn| lsn <= checkpoint))
+        })
+    }
+
     /// All slots of both maps, the newer alone where a key has two.
     pub(super) fn slots(&self) -> impl Iterator<Item = (&RecordKey, &Slot)> {
         let frozen = self.frozen.iter().flat_map(|frozen| frozen.slots.iter());
         let hidden = |(key, _): &(&RecordKey, &Slot)| !self.active.contains_key(*key);
         self.active.iter().chain(frozen.filter(hidden))
     }
+}
+
+/// How many records more than below a map has, by namespace.
+fn balance<E>(
+    slots: &Map,
+    mut below: impl FnMut(&RecordKey) -> Result<bool, E>,
+) -> Result<Balance, E> {
+    let mut balance = Balance::new();
+    for (key, slot) in slots {
+        let difference = i64::from(slot.record.is_some()) - i64::from(below(key)?);
+        *balance.entry(key.namespace().into()).or_default() += difference;
+    }
+    Ok(balance)
 }
 
 /// What a slot costs in memory, about: the map's own overhead, the name, the record, its texts and bodies.

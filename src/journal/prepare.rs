@@ -57,6 +57,22 @@ impl Preparer {
         }
     }
 
+    /// Makes one spare without new space, out of the oldest segment that is in the checkpoint, whatever the limits
+    /// of the audit trail say. `false` if there is none of the right size; then some may have been removed.
+    ///
+    /// # Errors
+    /// Fatal: `Io` for a failed rename, removal or sync, `Poisoned` after one.
+    pub fn recycle(&self) -> Result<bool, JournalError> {
+        let _turn = self.turn.lock();
+        self.shared.check("recycle a segment in")?;
+        while let Some(kept) = self.take_oldest(true) {
+            if self.recycle_or_remove(&kept, true)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Everything up to this LSN is durable in the checkpoint: the segments before are kept for the audit trail
     /// alone.
     pub fn release(&self, through: Lsn) {

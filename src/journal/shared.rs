@@ -158,8 +158,12 @@ impl Shared {
 
 impl State {
     /// Takes the oldest segment off the audit trail, if everything in it is in the checkpoint and, unless
-    /// `anyway`, it is beyond the limits of age or size.
+    /// `anyway`, it is beyond the limits of age or size. Never the newest: until the next one is begun, it is
+    /// the one that the record of the highest asks for.
     pub(super) fn take_oldest(&mut self, options: &Options, anyway: bool) -> Option<Kept> {
+        if self.kept.len() < 2 {
+            return None;
+        }
         let released = |kept: &Kept| kept.end.filter(|end| end.last_lsn <= self.released);
         let end = self.kept.front().and_then(released)?;
         let bytes = || {

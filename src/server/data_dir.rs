@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::error::{Exit, Failure};
+use crate::journal::disk::is_full;
 
 /// The file whose lock says that the directory is held; it names the holder's process.
 const LOCK: &str = "lock";
@@ -58,10 +59,15 @@ impl DataDir {
             .open(&name)
             .map_err(|error| unusable(path, &format!("cannot open {}: {error}", name.display())))?;
         wait_for(path, &mut lock)?;
-        // What the file says is for people; that it is locked is what counts.
-        write_holder(&mut lock).map_err(|error| {
-            unusable(path, &format!("cannot write {}: {error}", name.display()))
-        })?;
+        // What the file says is for people; that it is locked is what counts, also on a full disk.
+        match write_holder(&mut lock) {
+            Err(error) if is_full(&error) => {
+                tracing::warn!("cannot note the process in {}: {error}", name.display());
+            }
+            other => other.map_err(|error| {
+                unusable(path, &format!("cannot write {}: {error}", name.display()))
+            })?,
+        }
         Ok(DataDir {
             path: path.to_owned(),
             _lock: lock,

@@ -16,11 +16,13 @@ use crate::store;
 /// # Errors
 /// [`Exit::Damaged`], [`Exit::Storage`], [`Exit::DirectoryUnusable`]; nothing is lost by them.
 pub fn open(config: &Config, dir: &DataDir) -> Result<Engine, Failure> {
+    let file_system = dir.file_system_size()?;
     let options = engine::Options {
         policies: config.policies.clone(),
         recent_bytes: config.limits.recent_memory,
         body_limit: config.limits.payload.max(config.limits.result),
-        journal: writer::Options::for_file_system(dir.file_system_size()?),
+        reserve: engine::reserve_size(file_system),
+        journal: writer::Options::for_file_system(file_system),
         store: store::Options {
             cache: config.limits.cache,
             ..store::Options::default()

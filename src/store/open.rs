@@ -181,6 +181,12 @@ impl Store {
         self.state.checkpoint
     }
 
+    /// How many records it has.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.tables.values().map(|live| live.counts.rows).sum()
+    }
+
     /// Opens the database anew after [`StoreError::Full`]: redb refuses every call after a failed commit.
     /// Nothing committed is lost, also while the disk is still full. Readers that met the latched database
     /// wait for this, so it should follow at once.

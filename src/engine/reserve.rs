@@ -1,0 +1,154 @@
+//! The reserve: space kept allocated beside the store, so that a full disk stops neither checkpoints nor what
+//! finishes work (SPEC 9). It is given up when a checkpoint finds no space, and taken again before anything
+//! else when there is some.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::EngineError;
+use crate::journal::disk::{Disk, RealDisk, is_full};
+
+/// The file, in the folder of the store.
+pub(super) const RESERVE: &str = "reserve";
+/// While it is being allocated; a crash leaves it, the next start removes it.
+const UNFINISHED: &str = "reserve.new";
+/// More helps nobody: it is enough for a checkpoint of all recent memory.
+const MOST: u64 = 32 << 20;
+
+/// Bytes to keep in reserve on a file system of so many: 32 MiB, or a thirty-second of it.
+#[must_use]
+pub fn reserve_size(file_system: u64) -> u64 {
+    (file_system / 32 / 4096 * 4096).min(MOST)
+}
+
+/// The reserve of one store.
+pub(super) struct Reserve {
+    disk: Arc<dyn Disk>,
+    size: u64,
+    held: bool,
+}
+
+impl Reserve {
+    /// Finds out whether the reserve is there. Without a size there is none to hold, give up or want.
+    pub(super) fn open(folder: &Path, size: u64) -> Result<Reserve, EngineError> {
+        let disk = RealDisk::open(folder).map_err(|error| failed("open", folder, error))?;
+        let mut reserve = Reserve {
+            disk: Arc::new(disk),
+            size,
+            held: false,
+        };
+        reserve.remove(UNFINISHED)?;
+        match reserve.disk.open(RESERVE).and_then(|file| file.len()) {
+            Ok(len) if len == size => reserve.held = true,
+            Ok(_) => drop(reserve.remove(RESERVE)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(reserve.failed("open", RESERVE, error)),
+        }
+        Ok(reserve)
+    }
+
+    /// Whether it is there, or nobody wants one.
+    pub(super) fn is_held(&self) -> bool {
+        self.held || self.size == 0
+    }
+
+    /// Gives the space up. `false` if there was nothing left to give.
+    pub(super) fn free(&mut self) -> Result<bool, EngineError> {
+        self.held = false;
+        self.remove(RESERVE)
+    }
+
+    /// Takes the space again, if there is as much. Whether it is there now.
+    pub(super) fn refill(&mut self) -> Result<bool, EngineError> {
+        if self.is_held() {
+            return Ok(true);
+        }
+        // Asked first, so that a try on a full disk does not take from others what little there is.
+        let space = self.disk.space();
+        if space.is_ok_and(|space| space.free < self.size) {
+            return Ok(false);
+        }
+        let made = (self.disk.create(UNFINISHED, self.size))
+            .and_then(|_| self.disk.rename(UNFINISHED, RESERVE))
+            .and_then(|()| self.disk.sync_dir());
+        match made {
+            Ok(()) => self.held = true,
+            Err(error) if is_full(&error) => drop(self.remove(UNFINISHED)?),
+            Err(error) => return Err(self.failed("allocate", UNFINISHED, error)),
+        }
+        Ok(self.held)
+    }
+
+    /// Whether there was such a file.
+    fn remove(&self, name: &str) -> Result<bool, EngineError> {
+        match self.disk.remove(name) {
+            Ok(()) => {
+                let synced = self.disk.sync_dir();
+                synced.map_err(|error| self.failed("remove", name, error))?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.failed("remove", name, error)),
+        }
+    }
+
+    fn failed(&self, operation: &'static str, name: &str, error: io::Error) -> EngineError {
+        failed(operation, &self.disk.path().join(name), error)
+    }
+}
+
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> EngineError {
+    EngineError::Directory {
+        operation,
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_share_of_small_file_systems() {
+        for (total, size) in [
+            (0, 0),
+            (64 << 20, 2 << 20),
+            (1 << 30, MOST),
+            (1 << 40, MOST),
+        ] {
+            assert_eq!(reserve_size(total), size, "{total}");
+        }
+    }
+
+    #[test]
+    fn it_is_given_up_once_and_taken_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(RESERVE);
+        let mut reserve = Reserve::open(dir.path(), 8192).unwrap();
+        assert!(!reserve.is_held());
+        assert!(reserve.refill().unwrap());
+        assert_eq!(file.metadata().unwrap().len(), 8192);
+        let mut reserve = Reserve::open(dir.path(), 8192).unwrap();
+        assert!(reserve.is_held());
+        assert!(reserve.free().unwrap() && !file.exists());
+        assert!(!reserve.free().unwrap() && !reserve.is_held());
+        assert!(reserve.refill().unwrap());
+        // Of another size, after the file system was enlarged: made anew.
+        std::fs::write(dir.path().join(UNFINISHED), "cut").unwrap();
+        let mut reserve = Reserve::open(dir.path(), 4096).unwrap();
+        assert!(!reserve.is_held() && !file.exists());
+        assert!(reserve.refill().unwrap());
+        let mut none = Reserve::open(dir.path(), 0).unwrap();
+        assert!(none.is_held() && !none.free().unwrap());
+    }
+
+    #[test]
+    fn more_than_there_is_cannot_be_reserved() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut reserve = Reserve::open(dir.path(), 1 << 60).unwrap();
+        assert!(!reserve.refill().unwrap());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

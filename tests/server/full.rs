@@ -1,0 +1,266 @@
+//! A disk that is full: a small file system of the test's own, filled by somebody else.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use crate::support::redis::Reply;
+use crate::support::{PATIENCE, Redis, Server, onced};
+
+/// A file system in memory that only this test's processes see.
+struct SmallDisk {
+    dir: tempfile::TempDir,
+    holder: Child,
+}
+
+impl SmallDisk {
+    fn new(mebibytes: u32) -> SmallDisk {
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!(
+            "mount -t tmpfs -o size={mebibytes}m tmpfs {0} && echo mounted && exec cat",
+            dir.path().display()
+        );
+        let mut holder = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare, of util-linux");
+        let mut line = String::new();
+        let stdout = holder.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert_eq!(
+            line, "mounted\n",
+            "this test has to be allowed user namespaces"
+        );
+        SmallDisk { dir, holder }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// The file system as seen from outside.
+    fn ballast(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
+        root.join(self.dir.path().strip_prefix("/").unwrap())
+            .join("ballast")
+    }
+
+    /// Uses up what is free.
+    fn fill(&self) {
+        let mut file = open(&self.ballast());
+        for piece in [1 << 20, 4096, 1] {
+            while file
+                .write(&vec![b'x'; piece])
+                .is_ok_and(|written| written == piece)
+            {}
+        }
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.ballast()).unwrap();
+    }
+
+    fn serve(&self) -> Server {
+        let config = self.dir.path().with_extension("toml");
+        let text = "[limits]\nmax_payload = \"64KiB\"\nmax_result = \"64KiB\"\nrecent_memory = \"1MiB\"\n\
+                    [namespace.default]\nlease = \"1h\"\n";
+        std::fs::write(&config, text).unwrap();
+        let inside = onced();
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--user", "--mount", "--preserve-credentials", "--target"])
+            .arg(self.holder.id().to_string())
+            .arg(inside.get_program())
+            .args(["serve", "--http", "0", "--redis", "0", "--data-dir"])
+            .arg(self.data())
+            .arg("--config")
+            .arg(&config)
+            .env_remove("NOTIFY_SOCKET");
+        let server = Server::spawn(command);
+        std::fs::remove_file(&config).unwrap();
+        server.unwrap_or_else(|output| panic!("the server did not start: {output:?}"))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .unwrap()
+}
+
+/// The answer's outcome, or the state of a `get`, or `MISCONF`.
+fn outcome(reply: &Reply) -> String {
+    match reply {
+        Reply::Array(_) => member(reply, "outcome")
+            .or_else(|| member(reply, "state"))
+            .unwrap(),
+        Reply::Error(text) => text.split(' ').next().unwrap().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn member(reply: &Reply, name: &str) -> Option<String> {
+    let Reply::Array(members) = reply else {
+        return None;
+    };
+    let text = |reply: &Reply| match reply {
+        Reply::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Reply::Status(text) => text.clone(),
+        Reply::Integer(number) => number.to_string(),
+        other => format!("{other:?}"),
+    };
+    let pairs = members.chunks_exact(2);
+    (pairs.map(|pair| (text(&pair[0]), &pair[1])))
+        .find_map(|(key, value)| (key == name).then(|| text(value)))
+}
+
+/// Work in hand when the disk got full: keys and tokens.
+type Held = Vec<(String, String)>;
+
+/// Claims so many keys, each with a payload. `false`: the disk is full.
+fn take(redis: &mut Redis, held: &mut Held, count: usize) -> bool {
+    let payload = "p".repeat(3000);
+    for _ in 0..count {
+        let key = format!("work-{}", held.len());
+        let got = redis.command(&format!("ONCE.CLAIM {key} STORE PAYLOAD {payload}"));
+        match outcome(&got).as_str() {
+            "acquired" => held.push((key, member(&got, "token").unwrap())),
+            "MISCONF" => return false,
+            other => panic!("{key}: {other}"),
+        }
+    }
+    true
+}
+
+fn until_full(redis: &mut Redis, held: &mut Held) {
+    assert!(!take(redis, held, 40_000), "it never got full");
+}
+
+/// What is asked of a store that has no room, and answered at once.
+fn refuses_new_work_and_answers_for_known_keys(redis: &mut Redis, held: &Held) {
+    let begun = Instant::now();
+    let known = &held[0].0;
+    for (line, expected) in [
+        ("ONCE.CLAIM new".to_owned(), "MISCONF"),
+        ("ONCE.CLAIM new ONCE".to_owned(), "MISCONF"),
+        (format!("ONCE.CLAIM {known}"), "busy"),
+        (format!("ONCE.GET {known}"), "pending"),
+        ("ONCE.GET new".to_owned(), "not_found"),
+    ] {
+        assert_eq!(outcome(&redis.command(&line)), expected, "{line}");
+    }
+    assert!(
+        matches!(redis.command("SET new v NX EX 9"), Reply::Error(text) if text.starts_with("MISCONF"))
+    );
+    assert!(
+        begun.elapsed().as_secs() < 5,
+        "nobody waits for room that does not come"
+    );
+}
+
+fn is_normal_again(redis: &mut Redis) {
+    let begun = Instant::now();
+    while outcome(&redis.command("ONCE.CLAIM normal-again")) == "MISCONF" {
+        assert!(begun.elapsed() < PATIENCE, "it stays full");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Finishes work until that is refused too. What was answered.
+fn finish(redis: &mut Redis, held: &Held) -> usize {
+    let result = "r".repeat(3000);
+    for (done, (key, token)) in held.iter().enumerate() {
+        match outcome(&redis.command(&format!("ONCE.COMPLETE {key} {token} RESULT {result}")))
+            .as_str()
+        {
+            "completed" => {}
+            "MISCONF" => return done,
+            other => panic!("{key}: {other}"),
+        }
+    }
+    held.len()
+}
+
+fn keeps(redis: &mut Redis, held: &Held, done: usize) {
+    for (at, (key, token)) in held.iter().enumerate() {
+        let got = redis.command(&format!("ONCE.GET {key}"));
+        let state = if at < done { "done" } else { "pending" };
+        assert_eq!(outcome(&got), state, "{key}");
+        assert_eq!(member(&got, "token").as_ref(), Some(token), "{key}");
+    }
+}
+
+#[test]
+fn on_a_full_disk_work_is_finished_from_the_reserve_and_it_is_normal_again_by_itself() {
+    let disk = SmallDisk::new(64);
+    let server = disk.serve();
+    let mut redis = server.redis();
+    let mut held = Held::new();
+    take(&mut redis, &mut held, 400);
+    disk.fill();
+    until_full(&mut redis, &mut held);
+    refuses_new_work_and_answers_for_known_keys(&mut redis, &held);
+    let (key, token) = held.pop().unwrap();
+    for (line, expected) in [
+        (format!("ONCE.RENEW {key} {token}"), "renewed"),
+        (format!("ONCE.EFFECT {key} {token}"), "announced"),
+        (format!("ONCE.FAIL {key} {token} BURY"), "failed"),
+        (format!("ONCE.REPLAY {key} 1"), "MISCONF"),
+        (format!("ONCE.FORGET {key}"), "forgotten"),
+    ] {
+        assert_eq!(outcome(&redis.command(&line)), expected, "{line}");
+    }
+    // More than memory holds: the checkpoints of these need the reserve.
+    for (key, token) in &held {
+        let got = redis.command(&format!("ONCE.RENEW {key} {token}"));
+        assert_eq!(outcome(&got), "renewed", "{key}");
+    }
+    let some: Held = held[..50].to_vec();
+    assert_eq!(finish(&mut redis, &some), some.len());
+    disk.free();
+    is_normal_again(&mut redis);
+    server.kill9();
+    let server = disk.serve();
+    keeps(&mut server.redis(), &held, some.len());
+    assert_eq!(server.term().code(), 0);
+}
+
+#[test]
+fn once_the_reserve_is_used_up_reads_are_answered_also_after_a_crash_and_nothing_is_lost() {
+    let disk = SmallDisk::new(64);
+    let server = disk.serve();
+    let mut redis = server.redis();
+    let mut held = Held::new();
+    // Enough work in hand to use up reserve and memory by finishing it.
+    take(&mut redis, &mut held, 4000);
+    disk.fill();
+    until_full(&mut redis, &mut held);
+    let done = finish(&mut redis, &held);
+    assert!(done < held.len(), "the reserve was never used up");
+    held.rotate_left(done);
+    refuses_new_work_and_answers_for_known_keys(&mut redis, &held);
+    held.rotate_right(done);
+    keeps(&mut redis, &held, done);
+    server.kill9();
+    let server = disk.serve();
+    let mut redis = server.redis();
+    keeps(&mut redis, &held, done);
+    assert_eq!(outcome(&redis.command("ONCE.CLAIM new")), "MISCONF");
+    disk.free();
+    is_normal_again(&mut redis);
+    keeps(&mut redis, &held, done);
+    assert_eq!(server.term().code(), 0);
+}
