@@ -19,8 +19,14 @@ use crate::store::{Checkpoint, Store, StoreError};
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks after which recent records go to the store even if they are few.
 const CHECKPOINT_TICKS: u32 = 5;
+/// Ticks without a frame after which the clocks are written down alone, so that engine time does not go back
+/// by more at a restart of the machine whose wall clock went back.
+const MARK_TICKS: u32 = 60;
 /// Ticks between two sweeps.
 const SWEEP_TICKS: u32 = 10;
+
+/// Room for a frame without entries, and to spare.
+const MARK_ROOM: u64 = 4096;
 
 /// Runs until the engine stops and everything is in the store, or storage fails.
 pub(super) fn run(inner: &Inner, mut store: Store, preparer: Preparer) {
@@ -33,6 +39,7 @@ pub(super) fn run(inner: &Inner, mut store: Store, preparer: Preparer) {
 
 fn work(inner: &Inner, store: &mut Store, preparer: &Preparer) -> Result<(), EngineError> {
     let (mut since_checkpoint, mut since_sweep) = (0, 0);
+    let (mut since_frame, mut frames) = (0, 0);
     loop {
         let stopping = {
             let mut core = inner.core.lock();
@@ -43,6 +50,16 @@ fn work(inner: &Inner, store: &mut Store, preparer: &Preparer) -> Result<(), Eng
                     since_checkpoint += 1;
                     since_sweep += 1;
                     watch_clock(&mut core);
+                    since_frame = if core.gather.frames() == frames {
+                        since_frame + 1
+                    } else {
+                        0
+                    };
+                    frames = core.gather.frames();
+                    if since_frame >= MARK_TICKS && inner.room.available() > MARK_ROOM {
+                        core.gather.push_mark();
+                        inner.gathered.notify_one();
+                    }
                 }
             }
             match core.phase {
@@ -190,10 +207,9 @@ fn until_durable<'a>(
 
 /// The frozen records as the store takes them.
 pub(super) fn changes(frozen: &Frozen) -> Vec<(RecordKey, Option<Arc<Record>>)> {
-    frozen
-        .slots
-        .values()
-        .map(|slot| (slot.key.clone(), slot.record.clone()))
+    let slots = frozen.slots.iter();
+    slots
+        .map(|(key, slot)| (key.clone(), slot.record.clone()))
         .collect()
 }
 

@@ -95,15 +95,8 @@ impl Source {
     pub fn read(&self) -> (Reading, bool) {
         match self {
             Source::System { boot_id } => {
-                let millis = |clock| {
-                    let time = rustix::time::clock_gettime(clock);
-                    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
-                    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-                    let millis = secs.saturating_mul(1000).saturating_add(nanos / 1_000_000);
-                    (millis, nanos % 1_000_000 > 0)
-                };
                 let (wall, _) = millis(rustix::time::ClockId::Realtime);
-                let (boot, between) = millis(rustix::time::ClockId::Boottime);
+                let (boot, between) = boot_millis();
                 let boot_id = *boot_id;
                 (
                     Reading {
@@ -153,6 +146,41 @@ pub enum Jump {
     Adopted(Span),
     /// The wall clock is back.
     Over,
+}
+
+/// Real time that passes, for what has to be done every so often: on the machine's boot clock, whatever hand
+/// moves the engine's.
+#[derive(Debug)]
+pub struct Stopwatch {
+    started: u64,
+}
+
+impl Stopwatch {
+    /// Starts it.
+    #[must_use]
+    pub fn start() -> Stopwatch {
+        let started = boot_millis().0;
+        Stopwatch { started }
+    }
+
+    /// What has passed since the start.
+    #[must_use]
+    pub fn elapsed(&self) -> Span {
+        Span::from_millis(boot_millis().0.saturating_sub(self.started))
+    }
+}
+
+/// The machine's boot clock in whole milliseconds, and whether it stands between two.
+fn boot_millis() -> (u64, bool) {
+    millis(rustix::time::ClockId::Boottime)
+}
+
+fn millis(clock: rustix::time::ClockId) -> (u64, bool) {
+    let time = rustix::time::clock_gettime(clock);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    let millis = secs.saturating_mul(1000).saturating_add(nanos / 1_000_000);
+    (millis, nanos % 1_000_000 > 0)
 }
 
 /// Where the wall clock stands to engine time.

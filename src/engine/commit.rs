@@ -36,17 +36,14 @@ pub(super) fn run(inner: &Inner, mut writer: Writer) {
             inner.fail(EngineError::Journal(error));
             return;
         }
-        let waiting = {
+        let landed = {
             let mut core = inner.core.lock();
             if core.phase == Phase::Failed {
                 return;
             }
             core.gather.landed(bytes)
         };
-        for sender in waiting {
-            // A receiver that is gone was a client that is gone.
-            let _ = sender.send(());
-        }
+        landed.tell();
         inner.landed.notify_all();
     }
 }

@@ -4,7 +4,7 @@
 //! that it is not there. What was read holds only as long as no checkpoint has dropped the map that hid it,
 //! so it carries the number of checkpoints it was read under.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::gather::{Durable, Gather};
 use super::late::Late;
 use super::recent::{Frozen, Recent, Slot, record_size};
-use super::{Unavailable, Unit};
+use super::{MAX_NAMESPACES, Unavailable, Unit};
 use crate::model::body::{Content, LargeContent};
 use crate::model::command::{Command, Mode, Payload, StringVerb, Verb};
 use crate::model::key::RecordKey;
@@ -59,6 +59,10 @@ pub(super) struct Core {
     pub(super) holds: u32,
     /// When the map was frozen that the store got last: no later sweep may go beyond it.
     pub(super) frozen_at: Timestamp,
+    /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.
+    pub(super) namespaces: HashSet<Box<str>>,
+    /// A buffer for entries.
+    pub(super) entry: Vec<u8>,
     pub(super) next_lsn: Lsn,
     /// [`Token::MAX`] is never granted: it says that all others were.
     pub(super) next_token: Token,
@@ -82,7 +86,7 @@ impl Policies {
 pub(super) struct Fetched {
     /// The checkpoints under which it was read.
     pub(super) checkpoints: u64,
-    pub(super) found: HashMap<Bytes, Found>,
+    pub(super) found: HashMap<RecordKey, Found>,
 }
 
 /// A record of the store, its large bodies beside it.
@@ -168,10 +172,9 @@ impl Core {
     ) -> Vec<RecordKey> {
         let mut keys = Vec::new();
         for command in units.iter().flat_map(Unit::commands) {
-            let joined = command.key.joined();
-            let read =
-                fetched.checkpoints == self.checkpoints && fetched.found.contains_key(joined);
-            let wanted = match self.recent.get(joined) {
+            let key = &command.key;
+            let read = fetched.checkpoints == self.checkpoints && fetched.found.contains_key(key);
+            let wanted = match self.recent.get(key) {
                 Some(slot) => {
                     shows_bodies(&command.verb)
                         && slot
@@ -203,13 +206,13 @@ impl Core {
             let (None, Some(payload)) = (&claim.fingerprint, &claim.payload) else {
                 continue;
             };
-            let kept = self
-                .record(command.key.joined(), fetched)
-                .and_then(|record| match record.fingerprint {
-                    Some(Fingerprint::Raw(_)) => Some(FingerprintKind::Raw),
-                    Some(Fingerprint::Json(_)) => Some(FingerprintKind::Json),
-                    _ => None,
-                });
+            let kept =
+                self.record(&command.key, fetched)
+                    .and_then(|record| match record.fingerprint {
+                        Some(Fingerprint::Raw(_)) => Some(FingerprintKind::Raw),
+                        Some(Fingerprint::Json(_)) => Some(FingerprintKind::Json),
+                        _ => None,
+                    });
             let policy = self.policies.get(command.key.namespace()).fingerprint;
             let kinds = kept.into_iter().chain([policy]);
             wanted.extend(
@@ -222,12 +225,12 @@ impl Core {
     }
 
     /// The record as memory or else the store has it.
-    fn record<'a>(&'a self, joined: &Bytes, fetched: &'a Fetched) -> Option<&'a Arc<Record>> {
-        match self.recent.get(joined) {
+    fn record<'a>(&'a self, key: &RecordKey, fetched: &'a Fetched) -> Option<&'a Arc<Record>> {
+        match self.recent.get(key) {
             Some(slot) => slot.record.as_ref(),
             None => fetched
                 .found
-                .get(joined)
+                .get(key)
                 .and_then(|found| found.record.as_ref()),
         }
     }
@@ -235,7 +238,7 @@ impl Core {
     /// Bytes that deciding these units can take at most, in memory and in the journal each.
     pub(super) fn cost(&self, units: &[Unit], fetched: &Fetched) -> usize {
         let carried = |command: &Command| {
-            let record = self.record(command.key.joined(), fetched);
+            let record = self.record(&command.key, fetched);
             record.map_or(0, |record| record_size(record))
         };
         let commands = units.iter().flat_map(Unit::commands);
@@ -255,9 +258,10 @@ impl Core {
             match unit {
                 Unit::One(command) => {
                     let step = self.step(command, fetched, now, self.next_token, None, &mut rest);
-                    let answer =
-                        step.and_then(|step| self.keep(vec![(command, step)], fetched, now));
-                    answers.extend(spread(answer, 1));
+                    answers.push(step.and_then(|step| match step.effect {
+                        Effect::None => Ok(self.account(command, step)),
+                        _ => self.keep(command, step, fetched, now),
+                    }));
                 }
                 Unit::All(commands) => {
                     let answer = self.decide_all(commands, fetched, now, &mut rest);
@@ -283,19 +287,19 @@ impl Core {
         rest: &mut Lsn,
     ) -> Result<Vec<Outcome>, Unavailable> {
         // What the earlier commands of the unit did, as the later ones have to see it.
-        let mut staged: HashMap<&Bytes, Option<Arc<Record>>> = HashMap::new();
+        let mut staged: HashMap<&RecordKey, Option<Arc<Record>>> = HashMap::new();
         let mut token = self.next_token;
         let mut steps = Vec::with_capacity(commands.len());
         for command in commands {
-            let joined = command.key.joined();
-            let step = self.step(command, fetched, now, token, staged.get(joined), rest)?;
+            let key = &command.key;
+            let step = self.step(command, fetched, now, token, staged.get(key), rest)?;
             match &step.effect {
                 Effect::None => {}
                 Effect::Put(record) => {
-                    staged.insert(joined, Some(record.clone()));
+                    staged.insert(key, Some(record.clone()));
                 }
                 Effect::Remove => {
-                    staged.insert(joined, None);
+                    staged.insert(key, None);
                 }
             }
             if step.granted {
@@ -304,7 +308,7 @@ impl Core {
             steps.push((command, step));
         }
         if steps.iter().all(|(_, step)| step.outcome.holds()) {
-            self.keep(steps, fetched, now)
+            self.keep_all(steps, fetched, now)
         } else {
             Ok(steps.into_iter().map(|(_, step)| step.outcome).collect())
         }
@@ -320,16 +324,16 @@ impl Core {
         staged: Option<&Option<Arc<Record>>>,
         rest: &mut Lsn,
     ) -> Result<Step, Unavailable> {
-        let joined = command.key.joined();
-        let slot = self.recent.get(joined);
+        let key = &command.key;
+        let slot = self.recent.get(key);
         if let Some(slot) = slot {
             *rest = (*rest).max(slot.lsn);
         }
         let record = match staged {
             Some(record) => record.as_ref(),
-            None => self.record(joined, fetched),
+            None => self.record(key, fetched),
         };
-        let found = fetched.found.get(joined);
+        let found = fetched.found.get(key);
         let policy = self.policies.get(command.key.namespace());
         let token = (token < Token::MAX).then_some(token);
         let context = Context {
@@ -339,6 +343,9 @@ impl Core {
             slide: !self.full,
         };
         let mut step = apply(context, record, command);
+        if step.granted && record.is_none() && self.is_one_namespace_too_many(command) {
+            return Err(Unavailable::Namespaces);
+        }
         if self.full && (step.granted || matches!(step.outcome.verdict, Verdict::Replayed)) {
             return Err(Unavailable::Full);
         }
@@ -350,76 +357,87 @@ impl Core {
         Ok(step)
     }
 
-    /// Writes down what was decided: in memory and in the next frame. Nothing is written if one of the
-    /// entries cannot be.
+    fn is_one_namespace_too_many(&self, command: &Command) -> bool {
+        self.namespaces.len() >= MAX_NAMESPACES
+            && !self.namespaces.contains(command.key.namespace())
+    }
+
+    /// Writes one decision down: in memory and in the next frame.
     fn keep(
+        &mut self,
+        command: &Command,
+        step: Step,
+        fetched: &Fetched,
+        now: Now,
+    ) -> Result<Outcome, Unavailable> {
+        let lsn = self.next_lsn;
+        let mut entry = std::mem::take(&mut self.entry);
+        entry.clear();
+        let slot = plan(command, &step, lsn, now, &mut entry);
+        if let Ok(Some(slot)) = &slot {
+            self.gather.push(lsn, [entry.as_slice()]);
+            self.enter(&command.key, slot.clone(), fetched);
+        }
+        self.entry = entry;
+        slot?;
+        Ok(self.account(command, step))
+    }
+
+    /// Writes decisions down that stand or fall together. Nothing is written if one of the entries cannot be.
+    fn keep_all(
         &mut self,
         steps: Vec<(&Command, Step)>,
         fetched: &Fetched,
         now: Now,
     ) -> Result<Vec<Outcome>, Unavailable> {
-        let (first, mut lsn, mut token) = (self.next_lsn, self.next_lsn, self.next_token);
-        let mut entries = Vec::new();
+        let first = self.next_lsn;
+        let mut lsn = first;
+        let mut entries: Vec<Vec<u8>> = Vec::new();
         let mut slots = Vec::new();
-        let mut outcomes = Vec::with_capacity(steps.len());
-        for (command, step) in steps {
-            let Step {
-                effect,
-                outcome,
-                granted,
-                late,
-            } = step;
-            if let Some(token) = late
-                && self.late.add(token)
-            {
-                tracing::warn!(
-                    key = ?command.key, %token,
-                    "a complete came with an ended token: the work may have been done twice"
-                );
-            }
-            let record = match effect {
-                Effect::None => None,
-                Effect::Put(record) => Some(Some(placed(record, lsn))),
-                Effect::Remove => Some(None),
-            };
-            if let Some(record) = record {
-                let decision = decision(command, &outcome, record.as_deref(), now);
-                let key = command.key.clone();
-                let change = match &record {
-                    Some(record) => Change::Put(key.clone(), record.clone()),
-                    None => Change::Remove(key.clone()),
-                };
-                let mut entry = Vec::new();
-                if let Err(error) = encode_entry(
-                    &Entry {
-                        lsn,
-                        change,
-                        decision,
-                    },
-                    &mut entry,
-                ) {
-                    // Faces and model keep every field within what an entry can hold.
-                    tracing::error!(?key, %error, "a decision does not fit an entry of the journal");
-                    return Err(Unavailable::Defect);
-                }
+        for (command, step) in &steps {
+            let mut entry = Vec::new();
+            if let Some(slot) = plan(command, step, lsn, now, &mut entry)? {
                 entries.push(entry);
-                slots.push(Slot { key, record, lsn });
+                slots.push((&command.key, slot));
                 lsn = Lsn(lsn.0.saturating_add(1));
             }
-            if granted {
-                token = token.next().unwrap_or(Token::MAX);
-            }
-            outcomes.push(outcome);
-        }
-        (self.next_lsn, self.next_token) = (lsn, token);
-        for slot in slots {
-            let existed = self.record(slot.key.joined(), fetched).is_some();
-            self.recent.put(slot, existed);
         }
         if !entries.is_empty() {
-            self.gather.push(first, &entries);
+            self.gather.push(first, entries.iter().map(Vec::as_slice));
         }
-        Ok(outcomes)
+        for (key, slot) in slots {
+            self.enter(key, slot, fetched);
+        }
+        let outcomes = steps.into_iter();
+        Ok(outcomes
+            .map(|(command, step)| self.account(command, step))
+            .collect())
+    }
+
+    /// Takes a planned slot into memory, at the LSN it was planned for.
+    fn enter(&mut self, key: &RecordKey, slot: Slot, fetched: &Fetched) {
+        let existed = self.record(key, fetched).is_some();
+        if !existed && !self.namespaces.contains(key.namespace()) {
+            self.namespaces.insert(key.namespace().into());
+        }
+        self.next_lsn = Lsn(slot.lsn.0.saturating_add(1));
+        self.recent.put(key.clone(), slot, existed);
+    }
+
+    /// What a decision uses up and what is counted of it.
+    fn account(&mut self, command: &Command, step: Step) -> Outcome {
+        if step.granted {
+            self.next_token = self.next_token.next().unwrap_or(Token::MAX);
+        }
+        if let Some(token) = step.late
+            && self.late.add(token)
+        {
+            tracing::warn!(
+                key = ?command.key, %token,
+                "a complete came with an ended token: the work may have been done twice"
+            );
+        }
+        step.outcome
     }
 
     /// Freezes what is active, for a checkpoint.
@@ -434,6 +452,40 @@ impl Core {
         self.checkpoints += 1;
         self.recent.thaw()
     }
+}
+
+/// What a decision writes: its entry, appended to `entry`, and what memory keeps. `None`: it changes nothing.
+fn plan(
+    command: &Command,
+    step: &Step,
+    lsn: Lsn,
+    now: Now,
+    entry: &mut Vec<u8>,
+) -> Result<Option<Slot>, Unavailable> {
+    let record = match &step.effect {
+        Effect::None => return Ok(None),
+        Effect::Put(record) => Some(placed(record.clone(), lsn)),
+        Effect::Remove => None,
+    };
+    let decision = decision(command, &step.outcome, record.as_deref(), now);
+    let key = command.key.clone();
+    let change = match &record {
+        Some(record) => Change::Put(key, record.clone()),
+        None => Change::Remove(key),
+    };
+    if let Err(error) = encode_entry(
+        &Entry {
+            lsn,
+            change,
+            decision,
+        },
+        entry,
+    ) {
+        // Faces and model keep every field within what an entry can hold.
+        tracing::error!(key = ?command.key, %error, "a decision does not fit an entry of the journal");
+        return Err(Unavailable::Defect);
+    }
+    Ok(Some(Slot { record, lsn }))
 }
 
 /// The answers of a unit one by one; what refuses a unit refuses each of its commands.
@@ -529,7 +581,7 @@ pub(super) fn large_bodies(record: &Record) -> impl Iterator<Item = &LargeConten
     results
         .chain(&record.payload)
         .filter_map(|body| match &body.content {
-            Content::Large(large) => Some(large),
+            Content::Large(large) => Some(&**large),
             Content::Inline(_) => None,
         })
 }
@@ -543,7 +595,7 @@ pub(super) fn large_bodies_mut(record: &mut Record) -> impl Iterator<Item = &mut
     results
         .chain(&mut record.payload)
         .filter_map(|body| match &mut body.content {
-            Content::Large(large) => Some(large),
+            Content::Large(large) => Some(&mut **large),
             Content::Inline(_) => None,
         })
 }

@@ -401,7 +401,7 @@ pub(super) fn bodies_in_store(key: &RecordKey, record: &Record, checkpoint: Lsn)
                 key,
                 part,
                 lsn,
-                large,
+                large: *large,
             })
         }
         _ => None,

@@ -21,7 +21,7 @@ const SLICE: usize = 1000;
 
 /// One slice of store and memory, as they stood at one instant.
 struct Slice {
-    records: BTreeMap<Bytes, (RecordKey, Arc<Record>)>,
+    records: BTreeMap<RecordKey, Arc<Record>>,
     /// Where the store's part ends; `None`: it ends with the namespace.
     end: Option<Bytes>,
     policy: Policy,
@@ -42,7 +42,7 @@ impl Engine {
             if let Some(durable) = slice.durable {
                 durable.await.map_err(|_| Unavailable::Stopping)?;
             }
-            for (key, record) in slice.records.into_values() {
+            for (key, record) in slice.records {
                 let Some(shown) = show(&record, &slice.policy, slice.now) else {
                     continue;
                 };
@@ -134,23 +134,25 @@ impl Engine {
             let slots: Vec<_> = core
                 .recent
                 .slots()
-                .filter(|slot| inside(&slot.key))
-                .cloned()
+                .filter(|(key, _)| inside(key))
+                .map(|(key, slot)| (key.clone(), slot.clone()))
                 .collect();
-            let last = slots.iter().map(|slot| slot.lsn).max().unwrap_or_default();
+            let last = slots
+                .iter()
+                .map(|(_, slot)| slot.lsn)
+                .max()
+                .unwrap_or_default();
             let (durable, now) = (core.gather.wait(last), core.clock.now());
             let policy = core.policies.get(&list.namespace).clone();
             drop(core);
-            let mut records: BTreeMap<Bytes, (RecordKey, Arc<Record>)> = page
-                .records
-                .into_iter()
-                .map(|(key, record)| (key.joined().clone(), (key, Arc::new(record))))
+            let stored = page.records.into_iter();
+            let mut records: BTreeMap<RecordKey, Arc<Record>> = stored
+                .map(|(key, record)| (key, Arc::new(record)))
                 .collect();
-            for slot in slots {
-                let joined = slot.key.joined().clone();
+            for (key, slot) in slots {
                 match slot.record {
-                    Some(record) => records.insert(joined, (slot.key, record)),
-                    None => records.remove(&joined),
+                    Some(record) => records.insert(key, record),
+                    None => records.remove(&key),
                 };
             }
             return Ok(Slice {

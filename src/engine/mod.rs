@@ -53,6 +53,9 @@ const DISK: u64 = 64 << 30;
 /// How often what was read from the store may be overtaken by a checkpoint before the next one waits.
 const REDOS: u32 = 2;
 
+/// How many namespaces may come into being (SPEC 5).
+pub const MAX_NAMESPACES: usize = 10_000;
+
 /// What is decided together.
 #[derive(Clone, Debug)]
 pub enum Unit {
@@ -71,6 +74,8 @@ pub enum Unavailable {
     Overloaded,
     /// More than one unit may write (SPEC 10).
     TooLarge,
+    /// There are [`MAX_NAMESPACES`] namespaces already, and this would be one more.
+    Namespaces,
     /// A rule of the engine's own was broken; the log says which.
     Defect,
     /// The engine is stopping. What was asked may have been stored: nobody was told.
@@ -87,6 +92,9 @@ impl fmt::Display for Unavailable {
                 "the disk is slower than the writes that wait for it; try again"
             }
             Unavailable::TooLarge => "more than may be written in one step; send less at once",
+            Unavailable::Namespaces => {
+                "there are 10000 namespaces already; use one of them, with what tells jobs apart in the key"
+            }
             Unavailable::Defect => {
                 "a defect of the server: nothing was stored; report it with the server's log"
             }
@@ -434,7 +442,7 @@ impl Engine {
     }
 
     /// Reads records from the store, outside the lock.
-    async fn fetch(&self, keys: Vec<RecordKey>) -> Result<Vec<(Bytes, Found)>, Unavailable> {
+    async fn fetch(&self, keys: Vec<RecordKey>) -> Result<Vec<(RecordKey, Found)>, Unavailable> {
         let reader = self.inner.reader.clone();
         self.blocking(move || {
             let records = reader.get_many(&keys, Bodies::All)?;
@@ -448,11 +456,7 @@ impl Engine {
                 }
                 None => Found::default(),
             });
-            Ok(keys
-                .iter()
-                .map(|key| key.joined().clone())
-                .zip(found)
-                .collect())
+            Ok(keys.into_iter().zip(found).collect())
         })
         .await
     }
@@ -613,6 +617,24 @@ mod tests {
             assert_eq!(payload.content.bytes().map(Bytes::len), Some(50_000));
             engine.close().unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn ten_thousand_namespaces_come_into_being_and_no_more() {
+        let engine = Engine::volatile(Options::default());
+        let claim_in = |namespace: &str| {
+            let key = RecordKey::new(namespace, b"k").unwrap();
+            Unit::One(Command::new(key, claim()))
+        };
+        let names: Vec<String> = (0..MAX_NAMESPACES).map(|at| format!("n{at}")).collect();
+        for some in names.chunks(1000) {
+            let units = some.iter().map(|name| claim_in(name)).collect();
+            assert!(engine.submit(units).await.iter().all(Result::is_ok));
+        }
+        let one_more = engine.submit(vec![claim_in("one-more")]).await.remove(0);
+        assert_eq!(one_more.map(|_| ()), Err(Unavailable::Namespaces));
+        let known = engine.submit(vec![claim_in("n0")]).await.remove(0);
+        assert_eq!(known.map(|known| known.verdict), Ok(Verdict::Busy));
     }
 
     #[tokio::test]

@@ -96,6 +96,12 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     let (writer, preparer, room) = recovery.into_writer(next_lsn, options.journal)?;
     // What the recovery checkpointed is released: the journal knew the checkpoint as it was before.
     preparer.release(redone.lsn);
+    let stored = store.reader().namespaces().into_iter();
+    let configured = policies
+        .by_namespace
+        .keys()
+        .map(|name| name.as_str().into());
+    let namespaces = stored.chain(configured).collect();
     let core = Core {
         clock,
         recent: Recent::default(),
@@ -111,6 +117,8 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         checkpoints: 0,
         holds: 0,
         frozen_at: Timestamp::default(),
+        namespaces,
+        entry: Vec::new(),
         next_lsn,
         next_token: redone.next_token,
     };
@@ -198,28 +206,21 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
         Change::Put(key, mut record) => {
             if let Some(before) = redone
                 .recent
-                .get(key.joined())
+                .get(&key)
                 .and_then(|slot| slot.record.as_ref())
             {
                 inherit(Arc::make_mut(&mut record), before);
             }
             redone.recent.put(
+                key,
                 Slot {
-                    key,
                     record: Some(record),
                     lsn,
                 },
                 false,
             );
         }
-        Change::Remove(key) => redone.recent.put(
-            Slot {
-                key,
-                record: None,
-                lsn,
-            },
-            false,
-        ),
+        Change::Remove(key) => redone.recent.put(key, Slot { record: None, lsn }, false),
         Change::Policy(namespace, Some(policy)) => {
             redone.policies.insert(namespace.into(), policy);
         }

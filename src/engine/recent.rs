@@ -17,15 +17,14 @@ use crate::model::time::Timestamp;
 /// What was last decided about a key.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
-    pub(super) key: RecordKey,
     /// `None`: removed.
     pub(super) record: Option<Arc<Record>>,
     /// The entry that made it so.
     pub(super) lsn: Lsn,
 }
 
-/// Slots by joined name.
-pub(super) type Map = HashMap<Bytes, Slot>;
+/// Slots by name.
+pub(super) type Map = HashMap<RecordKey, Slot>;
 
 /// How many records more (or fewer) than the store a namespace has.
 type Balance = HashMap<Box<str>, i64>;
@@ -55,28 +54,29 @@ pub(super) struct Frozen {
 
 impl Recent {
     /// What memory knows of a key; `None` sends the question to the store.
-    pub(super) fn get(&self, joined: &Bytes) -> Option<&Slot> {
-        self.active.get(joined).or_else(|| {
+    pub(super) fn get(&self, key: &RecordKey) -> Option<&Slot> {
+        self.active.get(key).or_else(|| {
             self.frozen
                 .as_ref()
-                .and_then(|frozen| frozen.slots.get(joined))
+                .and_then(|frozen| frozen.slots.get(key))
         })
     }
 
     /// Takes a decision in. `existed`: there was a record as written, in memory or in the store.
-    pub(super) fn put(&mut self, slot: Slot, existed: bool) {
+    pub(super) fn put(&mut self, key: RecordKey, slot: Slot, existed: bool) {
         let difference = i64::from(slot.record.is_some()) - i64::from(existed);
         if difference != 0 {
-            match self.balance.get_mut(slot.key.namespace()) {
+            match self.balance.get_mut(key.namespace()) {
                 Some(balance) => *balance = balance.saturating_add(difference),
                 None => {
-                    self.balance.insert(slot.key.namespace().into(), difference);
+                    self.balance.insert(key.namespace().into(), difference);
                 }
             }
         }
-        self.active_bytes = self.active_bytes.saturating_add(size(&slot));
-        if let Some(old) = self.active.insert(slot.key.joined().clone(), slot) {
-            self.active_bytes = self.active_bytes.saturating_sub(size(&old));
+        let name = key.joined().len();
+        self.active_bytes = self.active_bytes.saturating_add(size(name, &slot));
+        if let Some(old) = self.active.insert(key, slot) {
+            self.active_bytes = self.active_bytes.saturating_sub(size(name, &old));
         }
     }
 
@@ -122,18 +122,19 @@ impl Recent {
         of(&self.balance) + self.frozen.as_ref().map_or(0, |frozen| of(&frozen.balance))
     }
 
-    /// All slots of both maps, the newer first where a key has two.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
-        let frozen = self.frozen.iter().flat_map(|frozen| frozen.slots.values());
-        let hidden = |slot: &&Slot| !self.active.contains_key(slot.key.joined());
-        self.active.values().chain(frozen.filter(hidden))
+    /// All slots of both maps, the newer alone where a key has two.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&RecordKey, &Slot)> {
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.slots.iter());
+        let hidden = |(key, _): &(&RecordKey, &Slot)| !self.active.contains_key(*key);
+        self.active.iter().chain(frozen.filter(hidden))
     }
 }
 
-/// What a slot costs in memory, about: the map's own overhead, the record, its texts and bodies.
-fn size(slot: &Slot) -> usize {
+/// What a slot costs in memory, about: the map's own overhead, the name, the record, its texts and bodies.
+fn size(name: usize, slot: &Slot) -> usize {
+    /// A place in the map at its usual load, and what the allocator and the counts of shared parts take.
     const OVERHEAD: usize = 128;
-    OVERHEAD + slot.key.joined().len() + slot.record.as_deref().map_or(0, record_size)
+    OVERHEAD + name + slot.record.as_deref().map_or(0, record_size)
 }
 
 /// What a record costs in memory, about.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
-use hyper::header::{CONTENT_ENCODING, EXPECT, HeaderMap};
+use hyper::header::{CONTENT_ENCODING, EXPECT, HeaderMap, TRANSFER_ENCODING};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A buffer never begins larger than this: an announced length alone costs the client nothing.
@@ -36,8 +36,8 @@ impl fmt::Display for BodyError {
         f.write_str(match self {
             BodyError::TooLarge => "the body is too large",
             BodyError::Encoded => {
-                "the body has a Content-Encoding; send the plain bytes, or leave the header out and say \
-                 what they are in Content-Type"
+                "the body has a Content-Encoding, or a Transfer-Encoding other than chunked; send the plain \
+                 bytes, or leave the header out and say what they are in Content-Type"
             }
             BodyError::Slow => "the body did not arrive in time; send it again",
             BodyError::Broken => "the body ended early or was malformed; send it again",
@@ -91,7 +91,12 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
         }
         let plain = |value: &[u8]| value.eq_ignore_ascii_case(b"identity");
         let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
-        if !encodings.all(|value| plain(value.as_bytes())) {
+        // Hyper undoes `chunked` alone, and hands on what other codings are under it.
+        let chunked = |value: &[u8]| value.eq_ignore_ascii_case(b"chunked");
+        let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+        if !encodings.all(|value| plain(value.as_bytes()))
+            || !codings.all(|value| chunked(value.as_bytes()))
+        {
             return Err(BodyError::Encoded);
         }
         let hint = self.body.size_hint();

@@ -23,6 +23,7 @@ use super::problem::Refusal;
 use super::rights::Rights;
 use super::{Face, MAX_HEADER, json, respond};
 
+mod fragments;
 mod watched;
 
 /// Hyper's read buffer: the largest piece in which a body arrives.

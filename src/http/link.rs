@@ -3,7 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::Waker;
 
+use hyper::Uri;
 use parking_lot::Mutex;
+
+/// How the targets begin that name a key.
+const CLAIMS: &[u8] = b"/v1/claims/";
+/// So many targets are kept apart that were cut.
+const MAX_CUT: usize = 64;
 
 /// How far the request in hand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub(super) struct Link {
     unread: AtomicBool,
     /// Who waits for the end of the input that is kept back.
     parked: Mutex<Option<Waker>>,
+    /// Targets that lost their `#` and what follows on their way.
+    cut: Mutex<Vec<Box<[u8]>>>,
 }
 
 impl Link {
@@ -67,5 +75,25 @@ impl Link {
 
     pub(super) fn unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
+    }
+
+    /// A line was seen that reads like a request with that target, a `#` behind it. Others than claims are
+    /// of no interest: nothing is kept of them.
+    pub(super) fn note_cut(&self, target: &[u8]) {
+        let mut cut = self.cut.lock();
+        let known = cut.iter().any(|known| **known == *target);
+        if !known && cut.len() <= MAX_CUT && target.windows(CLAIMS.len()).any(|it| it == CLAIMS) {
+            cut.push(target.into());
+        }
+    }
+
+    /// Whether a request of that target may be one that was cut. Where too many were to tell, all may.
+    pub(super) fn may_be_cut(&self, target: &Uri) -> bool {
+        let cut = self.cut.lock();
+        if cut.is_empty() {
+            return false;
+        }
+        let target = target.path_and_query().map_or("/", |it| it.as_str());
+        cut.len() > MAX_CUT || cut.iter().any(|cut| cut.ends_with(target.as_bytes()))
     }
 }

@@ -33,6 +33,7 @@ use self::answer::Answer;
 use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
+use self::problem::Refusal;
 use self::rights::Rights;
 use crate::engine::Engine;
 
@@ -131,10 +132,17 @@ where
 {
     let (parts, body) = request.into_parts();
     let mut body = Upload::new(body);
-    let mut answer = verbs::answer(face, rights, &parts, &mut body, link)
-        .await
-        .unwrap_or_else(Answer::from);
-    if !body.discard(&parts.headers).await {
+    // The next one on this connection may be the one that was cut, and this one whole: none is taken then.
+    let cut = link.may_be_cut(&parts.uri);
+    let answer = if cut {
+        Err(Refusal::bad_input(
+            "a `#` and what follows it is no part of a request's target; write %23 for the sign itself",
+        ))
+    } else {
+        verbs::answer(face, rights, &parts, &mut body, link).await
+    };
+    let mut answer = answer.unwrap_or_else(Answer::from);
+    if cut || !body.discard(&parts.headers).await {
         answer.close = true;
         link.leave_unread();
     }

@@ -187,6 +187,7 @@ impl From<Unavailable> for Refusal {
                 Refusal::unavailable(detail)
             }
             Unavailable::TooLarge => Refusal::too_large(detail),
+            Unavailable::Namespaces => Refusal::bad_input(detail),
         }
     }
 }

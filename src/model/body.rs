@@ -29,8 +29,8 @@ pub struct Body {
 pub enum Content {
     /// At most [`INLINE_LIMIT`] bytes, always at hand.
     Inline(Bytes),
-    /// More than that.
-    Large(LargeContent),
+    /// More than that. Boxed, so that the many small ones do not pay for the few.
+    Large(Box<LargeContent>),
 }
 
 /// A body kept beside its record.
@@ -51,12 +51,12 @@ impl Content {
     #[must_use]
     pub fn new(bytes: Bytes) -> Content {
         match u32::try_from(bytes.len()) {
-            Ok(size) if bytes.len() > INLINE_LIMIT => Content::Large(LargeContent {
+            Ok(size) if bytes.len() > INLINE_LIMIT => Content::Large(Box::new(LargeContent {
                 size,
                 digest: sha256(&bytes),
                 lsn: None,
                 bytes: Some(bytes),
-            }),
+            })),
             // Limits on bodies are far below 4 GiB; faces refuse more before this is reached.
             _ => Content::Inline(bytes),
         }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// The longest namespace name, in bytes (SPEC 1).
 pub const MAX_NAMESPACE: usize = 64;
@@ -12,11 +13,24 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// The full name of a record: `namespace 0x00 key`. A namespace never holds a zero byte, so two names are
 /// equal only when both parts are, whatever bytes a key has (field case FO-08).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct RecordKey {
     joined: Bytes,
     /// Length of the namespace; at most [`MAX_NAMESPACE`].
     split: u8,
+}
+
+/// The joined bytes are the name; where they split follows from them.
+impl PartialEq for RecordKey {
+    fn eq(&self, other: &RecordKey) -> bool {
+        self.joined == other.joined
+    }
+}
+
+impl Hash for RecordKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.joined.hash(state);
+    }
 }
 
 /// Why a namespace or key is refused. Nothing was stored.

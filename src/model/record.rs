@@ -387,3 +387,19 @@ pub struct Record {
     /// The last [`HISTORY`] facts, oldest first.
     pub history: Vec<HistoryEntry>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_stays_small_in_memory() {
+        // Tens of thousands of them wait for a checkpoint at a time.
+        assert!(size_of::<Record>() <= 512, "{}", size_of::<Record>());
+        assert!(
+            size_of::<HistoryEntry>() <= 40,
+            "{}",
+            size_of::<HistoryEntry>()
+        );
+    }
+}

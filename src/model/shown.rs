@@ -108,6 +108,8 @@ impl Record {
         if self.history.len() >= HISTORY {
             self.history.remove(0);
         }
+        // One by one: most records have one or two facts, and there are many records.
+        self.history.reserve_exact(1);
         self.history.push(entry);
     }
 }

@@ -218,9 +218,12 @@ pub struct Now {
 
 impl Now {
     /// The end of a duration that begins now. Counted from the next whole millisecond, so that no lease is
-    /// shorter than was asked for.
+    /// shorter than was asked for. No time at all ends now: a retry at once is due at once.
     #[must_use]
     pub const fn end_of(self, span: Span) -> BootTime {
+        if span.0 == 0 {
+            return self.boot;
+        }
         BootTime(self.boot.0.saturating_add(self.between as u64)).after(span)
     }
 
@@ -314,6 +317,7 @@ mod tests {
         let lease = Span::from_millis(400);
         assert_eq!(at(false).end_of(lease).as_millis(), 1400);
         assert_eq!(at(true).end_of(lease).as_millis(), 1401);
+        assert_eq!(at(true).end_of(Span::ZERO).as_millis(), 1000);
     }
 
     #[test]

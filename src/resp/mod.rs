@@ -4,9 +4,9 @@
 //! In reading order: [`frame`] takes requests out of a buffer, [`commands`] knows what each asks for,
 //! [`render`] and [`reply`] write what is answered, [`session`] is one connection without its socket.
 //!
-//! Deliberately absent: transactions and scripts. Until they are here `MULTI` is answered with an error and
-//! the connection is closed, because the commands that follow it were meant to happen together or not at
-//! all: a `DEL` among them must never run by itself.
+//! Deliberately absent: transactions and scripts. Until they are here `MULTI` is answered with an error,
+//! and so is everything after it up to `EXEC` or `DISCARD`, because these commands were meant to happen
+//! together or not at all: a `DEL` among them must never run by itself.
 
 mod commands;
 mod face;

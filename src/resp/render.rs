@@ -65,7 +65,9 @@ pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
         Unavailable::Overloaded => format!("TRYAGAIN {error}"),
-        Unavailable::TooLarge | Unavailable::Defect => format!("ERR {error}"),
+        Unavailable::TooLarge | Unavailable::Namespaces | Unavailable::Defect => {
+            format!("ERR {error}")
+        }
         Unavailable::Stopping => {
             "MISCONF the server is stopping, and what was asked may have been \
                                   stored; look before sending it again"
@@ -356,12 +358,12 @@ mod tests {
 
     #[test]
     fn a_body_that_is_not_at_hand_is_told_and_not_made_up() {
-        let content = Content::Large(LargeContent {
+        let content = Content::Large(Box::new(LargeContent {
             size: 5000,
             digest: [0; 32],
             lsn: None,
             bytes: None,
-        });
+        }));
         let mut out = BytesMut::new();
         let mut reply = Writer::new(&mut out, Protocol::Resp2);
         bytes(&content, &mut reply);

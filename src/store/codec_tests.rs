@@ -69,7 +69,8 @@ fn places(record: &Record) -> Vec<(Option<Lsn>, Option<usize>)> {
     let bodies = record.payload.iter().chain(results.map(|kept| &kept.body));
     bodies
         .filter_map(|body| match &body.content {
-            Content::Large(LargeContent { lsn, bytes, .. }) => {
+            Content::Large(large) => {
+                let LargeContent { lsn, bytes, .. } = &**large;
                 Some((*lsn, bytes.as_ref().map(|b| b.len())))
             }
             Content::Inline(_) => None,

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits for each key a link is made for.
-const BITS_PER_KEY: u64 = 16;
-/// Bits set for each key. With 16 bits a key, a full link says "maybe" to 1 of 2000 absent keys.
-const HASHES: u32 = 11;
+const BITS_PER_KEY: u64 = 20;
+/// Bits set for each key. With 20 bits a key, a full link says "maybe" to 1 of 14 000 absent keys: a new key is
+/// looked up in the filters of all tables, a hundred of them at ten million keys.
+const HASHES: u32 = 12;
 /// What the smallest link is made for: 8 KiB.
 const LEAST: u64 = 4096;
 /// A chain longer than this is made anew as one link, so that the links' errors do not add up.

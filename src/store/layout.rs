@@ -3,7 +3,7 @@
 //! Open records lie in `open`. Done records lie by the time they expire, so that a bucket that is over is
 //! dropped whole: `done/<width>/<bucket>/<part>`, the width in seconds a power of 8 that is at least an
 //! eighth of the retention, the bucket `expires_at / width`. Records that never expire lie in
-//! `done/forever/<part>`. A part is closed at about a million rows, because merges into a larger B-tree
+//! `done/forever/<part>`. A part is closed at a bounded number of rows, because merges into a larger B-tree
 //! dirty a page per key. Bodies over 4 KiB lie in a table paired with the record's, `body/<table>`.
 
 use std::collections::BTreeMap;

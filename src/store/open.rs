@@ -38,7 +38,10 @@ pub(super) const POLICY_KEYS: &[u8] = b"policy/";
 pub struct Options {
     /// Bytes of redb's page cache. 32 MiB by default.
     pub cache: usize,
-    /// A part of a table is closed at about that many rows. A million by default.
+    /// A part of a table is closed at about that many rows. 131 072 by default: a batch of random keys touches
+    /// nearly every page of the part it goes to, so smaller parts are merged into at twice the rate of parts
+    /// of a million (232 000 against 117 000 keys a second), for more tables that a look-up has to ask the
+    /// filters of.
     pub part_rows: u64,
     /// About so many tables of records, at most; each costs a little memory and time per look-up. 1024 by
     /// default.
@@ -49,7 +52,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             cache: 32 << 20,
-            part_rows: 1_000_000,
+            part_rows: 131_072,
             tables: 1024,
         }
     }

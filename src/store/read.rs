@@ -272,7 +272,7 @@ fn fetch_bodies(
             digest,
             lsn: Some(lsn),
             ..
-        } = *large
+        } = **large
         else {
             continue;
         };

@@ -325,19 +325,19 @@ impl<'a> BodyRow<'a> {
     fn build(&self, entry: Lsn) -> Body {
         let content = match self.content {
             ContentRow::Inline(bytes) => Content::Inline(Bytes::copy_from_slice(bytes)),
-            ContentRow::Large { size, digest, lsn } => Content::Large(LargeContent {
+            ContentRow::Large { size, digest, lsn } => Content::Large(Box::new(LargeContent {
                 size,
                 digest,
                 lsn: Some(Lsn(lsn)),
                 bytes: None,
-            }),
-            ContentRow::New { digest, bytes } => Content::Large(LargeContent {
+            })),
+            ContentRow::New { digest, bytes } => Content::Large(Box::new(LargeContent {
                 // Checked with the row to fit.
                 size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
                 digest,
                 lsn: Some(entry),
                 bytes: Some(Bytes::copy_from_slice(bytes)),
-            }),
+            })),
         };
         Body {
             content_type: self.content_type.unwrap_or(DEFAULT_CONTENT_TYPE).into(),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::fragments::Fragments;
 use crate::http::Options;
 use crate::http::link::{Link, Stage};
 
@@ -30,6 +31,7 @@ pub(super) enum Silence {
 /// * The end of the input is kept back from hyper while an answer is on its way: hyper would drop the request,
 ///   and a client that closed its sending side still wants its answer. While a claim waits it is passed on.
 /// * What hyper writes while there is no request is its own bare refusal, and is held back.
+/// * Targets that hyper cuts are noted.
 /// * The stream is shut down by its owner, after hyper.
 pub(super) struct Watched<S> {
     stream: S,
@@ -46,6 +48,7 @@ pub(super) struct Watched<S> {
     silence: Option<Silence>,
     held_back: bool,
     written: bool,
+    fragments: Fragments,
 }
 
 impl<S> Watched<S> {
@@ -62,6 +65,7 @@ impl<S> Watched<S> {
             silence: None,
             held_back: false,
             written: false,
+            fragments: Fragments::default(),
         }
     }
 
@@ -143,6 +147,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             },
             Poll::Ready(Ok(())) => {
                 this.begun = true;
+                let came = buffer.filled().get(before..).unwrap_or_default();
+                let link = &this.link;
+                this.fragments.look(came, |target| link.note_cut(target));
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

@@ -202,6 +202,51 @@ async fn bad_escapes_leave_the_connection_usable() {
 }
 
 #[tokio::test]
+async fn a_key_is_not_cut_at_a_number_sign() {
+    let house = House::new();
+    for sent in ["k#1", "k#", "k?lease=1s#x", "k%23#x"] {
+        let mut client = Client::of(&house);
+        client.send(claim("other")).await;
+        client.answer().await;
+        // What is pipelined behind it is not answered either.
+        let request = claim(sent) + &claim("behind");
+        let (first, second) = request.split_at(request.find('#').unwrap());
+        client.send(first).await;
+        tokio::task::yield_now().await;
+        client.send(second).await;
+        assert_refused(&client.rest().await, "400 ", "bad_input");
+    }
+    for key in ["k", "k%23", "behind"] {
+        let path = format!("/v1/claims/ns/{key}");
+        assert_eq!(house.ask("GET", &path).await.status, 404, "{key}");
+    }
+    // A body may say what it likes.
+    let mut client = Client::of(&house);
+    let body = "GET /v1/claims/ns/elsewhere#1 HTTP/1.1";
+    let head = "POST /v1/claims/ns/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: ";
+    client
+        .send(format!("{head}{}\r\n\r\n{body}", body.len()))
+        .await;
+    assert!(client.answer().await.starts_with("HTTP/1.1 201 "));
+    client.send(claim("k%23")).await;
+    assert!(client.answer().await.starts_with("HTTP/1.1 201 "));
+}
+
+#[tokio::test]
+async fn a_body_in_another_transfer_coding_is_refused_unread() {
+    let house = House::new();
+    for coding in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked"] {
+        let mut client = Client::of(&house);
+        let head = "POST /v1/claims/ns/k HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: ";
+        client
+            .send(format!("{head}{coding}\r\n\r\n1\r\nx\r\n0\r\n\r\n"))
+            .await;
+        assert_refused(&client.rest().await, "415 ", "bad_input");
+    }
+    assert_eq!(house.ask("GET", "/v1/claims/ns/k").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_head_over_its_limit_is_431() {
     let house = House::new();
     let padded = |size: usize| {

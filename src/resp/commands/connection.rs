@@ -47,6 +47,8 @@ pub(in crate::resp) struct Connection {
     pub(in crate::resp) peer: String,
     pub(in crate::resp) protocol: Protocol,
     pub(in crate::resp) quiet: Quiet,
+    /// A `MULTI` was refused: what follows belongs to its transaction, and is refused too.
+    pub(super) barred: bool,
     pub(super) subscriptions: BTreeSet<(Channel, Bytes)>,
     database: usize,
     name: Bytes,
@@ -236,6 +238,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let Connection {
         protocol,
         quiet,
+        barred,
         subscriptions,
         database,
         name,
@@ -243,6 +246,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
     } = &mut *call.connection;
     *protocol = Protocol::default();
     *quiet = Quiet::No;
+    *barred = false;
     subscriptions.clear();
     *database = 0;
     *name = Bytes::new();

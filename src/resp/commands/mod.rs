@@ -206,15 +206,17 @@ impl fmt::Display for Refusal {
 
 /// Runs one request. What it leaves in `units` and `local` after an error is to be thrown away.
 pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    if call.connection.barred
+        && let Some(answer) = barred(call)
+    {
+        return answer;
+    }
     let name = call.arg(0);
     let Some(found) = find(COMMANDS, name) else {
-        let refusal = unknown(call.args);
         // What follows was meant to happen together, so it must not happen by itself (see the module above).
-        if name.eq_ignore_ascii_case(b"multi") {
-            call.reply().error(refusal.text());
-            return Ok(Next::Close);
-        }
-        return Err(refusal);
+        let multi = name.eq_ignore_ascii_case(b"multi");
+        call.connection.barred |= multi;
+        return Err(unknown(call.args));
     };
     let mut command = found;
     if !found.subcommands.is_empty() && call.args.len() > 1 {
@@ -239,6 +241,30 @@ pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
         )));
     }
     (command.run)(call)
+}
+
+/// After a refused `MULTI` every command is refused until the transaction ends. Closing would not do: clients
+/// that reconnect by themselves would send the rest on a fresh connection, where it would run.
+fn barred(call: &mut Call<'_>) -> Option<Result<Next, Refusal>> {
+    let name = call.arg(0).to_ascii_lowercase();
+    match name.as_slice() {
+        b"exec" => {
+            call.connection.barred = false;
+            Some(Err(Refusal::new(
+                "EXECABORT Transaction discarded because of previous errors.",
+            )))
+        }
+        b"discard" => {
+            call.connection.barred = false;
+            call.reply().status("OK");
+            Some(Ok(Next::Replied))
+        }
+        b"reset" | b"quit" => None,
+        _ => Some(Err(Refusal::new(
+            "ERR transactions are not served: MULTI was refused, so this command was not run; send \
+             DISCARD, or reconnect",
+        ))),
+    }
 }
 
 /// Looks a name up, in any case; the slice is sorted by name.

@@ -60,7 +60,11 @@ pub(super) fn claim(call: &mut Call<'_>) -> Result<Next, Refusal> {
         Some(bytes) if !bytes.is_empty() => {
             let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.into());
             Some(Payload::new(
-                kept(Some(bytes), limits.payload)?,
+                bounded(
+                    Some(bytes),
+                    limits.payload,
+                    "PAYLOAD has at most % bytes; keep it elsewhere and claim with an FP of it",
+                )?,
                 content_type,
             ))
         }
@@ -68,7 +72,11 @@ pub(super) fn claim(call: &mut Call<'_>) -> Result<Next, Refusal> {
     };
     let result = match given.get("RESULT") {
         Some(bytes) => Some(result(
-            kept(Some(bytes), limits.result)?,
+            bounded(
+                Some(bytes),
+                limits.result,
+                "RESULT has at most % bytes; keep it elsewhere and claim without it",
+            )?,
             DEFAULT_CONTENT_TYPE.into(),
             None,
         )),
@@ -130,7 +138,11 @@ pub(super) fn complete(call: &mut Call<'_>) -> Result<Next, Refusal> {
         Some(status) => Some(u16::try_from(status).map_err(|_| bad(&BadInput::Status))?),
         None => None,
     };
-    let bytes = kept(given.get("RESULT"), call.face.options.limits.result)?;
+    let bytes = bounded(
+        given.get("RESULT"),
+        call.face.options.limits.result,
+        "RESULT has at most % bytes; keep it elsewhere and complete again without it",
+    )?;
     let content_type = given.text("TYPE")?;
     let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.into());
     let result = result(bytes, content_type, status);
@@ -236,6 +248,13 @@ fn on_lease_end(given: &Given<'_>) -> Result<Option<OnLeaseEnd>, Refusal> {
         Some(value) => Ok(Some(value)),
         None => Err(Refusal::new("ERR ONLEASEEND is retry or hold")),
     }
+}
+
+/// Bytes that will be kept, or a text of its own about the limit: work was done for them, so what to do next
+/// has to be said. The limit goes in at its `%`.
+fn bounded(bytes: Option<&Bytes>, most: usize, text: &str) -> Result<Bytes, Refusal> {
+    kept(bytes, most)
+        .map_err(|_| Refusal::quoting(&format!("ERR {text}"), most.to_string().as_bytes()))
 }
 
 fn bad(input: &BadInput) -> Refusal {

@@ -171,15 +171,24 @@ fn after_a_refused_multi_nothing_runs_by_itself() {
     ] {
         let mut desk = Desk::new();
         desk.say("SET lock mine");
-        let answer = desk.say(&format!("{multi}\nDEL lock\nEXEC"));
-        assert!(answer.ends_with("closed"), "{multi}: {answer}");
-        assert_eq!(desk.say("DEL lock"), " closed");
-        desk.reconnect();
+        desk.say(&format!("{multi}\nDEL lock\nGET lock"));
+        desk.say("DEL lock\nCLIENT REPLY ON\nEXEC\nRESET");
         assert_eq!(desk.say("GET lock"), "$4 mine", "{multi}");
+        assert_eq!(
+            desk.say("DEL lock"),
+            ":1",
+            "{multi}: the transaction is over"
+        );
     }
+    let refused = "-ERR transactions are not served: MULTI was refused, so this command was not run; \
+                   send DISCARD, or reconnect";
     assert_eq!(
-        Desk::new().say("MULTI"),
-        "-ERR unknown command 'MULTI', with args beginning with: closed"
+        Desk::new().say("MULTI\nPING\nEXEC\nPING\nMULTI\nDISCARD\nPING"),
+        format!(
+            "-ERR unknown command 'MULTI', with args beginning with:  {refused} \
+             -EXECABORT Transaction discarded because of previous errors. +PONG \
+             -ERR unknown command 'MULTI', with args beginning with:  +OK +PONG"
+        )
     );
     assert_eq!(
         Desk::new().say("WATCH a\nEXEC\nPING"),
