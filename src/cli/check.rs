@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Exit, Failure, show};
 use crate::engine::inspect::{self, Finding, Inspection, Remedy};
-use crate::engine::{EngineError, Options};
+use crate::engine::{EngineError, Options, repair};
 use crate::server::data_dir::DataDir;
 use crate::server::storage;
 
@@ -95,7 +95,7 @@ impl Check {
         if !agreed {
             return Ok(Repair::Declined);
         }
-        inspect::repair(dir.path(), found, options).map_err(|error| explain(&error))?;
+        repair::repair(dir.path(), found, options).map_err(|error| explain(&error))?;
         Ok(Repair::Done)
     }
 

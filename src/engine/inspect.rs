@@ -1,30 +1,24 @@
-//! A data directory that nobody has open, looked at as a whole: what is wrong with it, what repair would drop,
-//! and the repair. The store and the journal know their own files; here one is held against the other.
+//! A data directory that nobody has open, looked at as a whole: what is wrong with it, and what repair would drop.
+//! The store and the journal know their own files; here one is held against the other.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::open::{
-    DATA, JOURNAL, MARKER, Redone, STORE, StoreId, Target, checkpoint_redone, directory, exists,
-    hex, journal_disk, mark_bytes, position, read_marker, redo_entry, write_marker,
+    DATA, JOURNAL, MARKER, STORE, StoreId, directory, exists, hex, journal_disk, read_marker,
 };
 use super::{EngineError, Options};
-use crate::journal::disk::Disk;
 use crate::journal::inspect as journal_inspect;
 use crate::journal::inspect::Region;
 pub use crate::journal::inspect::Remedy;
-use crate::journal::repair::{self as journal_repair, Plan};
+use crate::journal::repair::Plan;
 use crate::model::body::{Body, Content};
 use crate::model::key::RecordKey;
-use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
 use crate::store::{
-    self, Change, Checkpoint, CompactError, Compacted, Entry, Facts, Fix, Opened, Part, Reader,
-    Store, StoreError, Wanted, decode_entry,
+    self, Change, CompactError, Compacted, Entry, Facts, Fix, Part, StoreError, Wanted,
+    decode_entry,
 };
-
-/// Bytes of kept entries after which a repair brings them to the store.
-const REDO_BYTES: usize = 16 << 20;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +50,7 @@ pub struct Inspection {
     pub store: Option<StoreCounts>,
     /// What the journal holds; `None` where it cannot be read.
     pub journal: Option<JournalCounts>,
-    repair: Repair,
+    pub(super) repair: Repair,
 }
 
 /// What a store holds.
@@ -89,23 +83,23 @@ pub struct JournalCounts {
 
 /// What repair does, beside what the findings say.
 #[derive(Clone, Debug, Default)]
-struct Repair {
-    marker: bool,
-    fixes: Vec<Fix>,
-    facts: Option<Facts>,
-    plan: Plan,
+pub(super) struct Repair {
+    pub(super) marker: bool,
+    pub(super) fixes: Vec<Fix>,
+    pub(super) facts: Option<Facts>,
+    pub(super) plan: Plan,
     /// The highest token that was seen anywhere.
-    highest_token: u64,
+    pub(super) highest_token: u64,
     /// The next token has to be raised above it.
-    raises: bool,
+    pub(super) raises: bool,
     /// Entries of the journal refer to bodies that the store does not have: a start could not redo them.
-    lacks: bool,
+    pub(super) lacks: bool,
 }
 
 impl Repair {
     /// Whether the journal is brought to the store by the repair and not by the next start. After something was
     /// dropped from the store, entries may refer to it.
-    fn redoes(&self) -> bool {
+    pub(super) fn redoes(&self) -> bool {
         self.plan.cuts() || self.raises || self.lacks || !self.fixes.is_empty()
     }
 }
@@ -207,11 +201,9 @@ fn inspect_marker(dir: &Path, found: &mut Inspection) -> Result<Option<StoreId>,
             found.notes.push(note);
             Ok(None)
         }
-        Err(EngineError::Directory { source, .. })
-            if source.kind() == io::ErrorKind::InvalidData =>
-        {
+        Err(error @ EngineError::Marker { .. }) => {
             let remedy = Remedy::Drops("nothing: it is written anew".to_owned());
-            found.find(path, source, remedy);
+            found.find(path, error, remedy);
             found.repair.marker = true;
             Ok(None)
         }
@@ -394,7 +386,7 @@ fn see(tokens: &mut Tokens, region: Region, lsn: Lsn, bytes: &[u8]) -> Result<En
 }
 
 /// The bodies that a record of an entry leaves to the store: they came with entries that it has.
-fn bodies_in_store(key: &RecordKey, record: &Record, checkpoint: Lsn) -> Vec<Wanted> {
+pub(super) fn bodies_in_store(key: &RecordKey, record: &Record, checkpoint: Lsn) -> Vec<Wanted> {
     let results = [&record.result, &record.earlier_result];
     let results = results.into_iter().flatten();
     let results = results.map(|kept| (Part::Result, &kept.body));
@@ -461,154 +453,6 @@ fn compare_tokens(path: &Path, facts: &Facts, tokens: &Tokens, found: &mut Inspe
         found.find(path.to_owned(), reason, remedy);
     }
     found.repair.highest_token = known.max(tokens.ahead).max(tokens.dropped);
-}
-
-/// Does what an inspection said. Killed at any moment it leaves a directory that is refused or sound, never one
-/// that has lost more; repair it again then.
-///
-/// # Errors
-/// What the system says, want of space among it.
-pub fn repair(dir: &Path, found: &Inspection, options: &Options) -> Result<(), EngineError> {
-    let data = dir.join(DATA);
-    let path = data.join(STORE);
-    let repair = &found.repair;
-    let Some(facts) = &repair.facts else {
-        return Ok(());
-    };
-    if !repair.fixes.is_empty() {
-        store::repair(&path, &repair.fixes, options.store)?;
-    }
-    if repair.redoes() {
-        bring_to_store(&data, repair, options)?;
-    }
-    if !repair.plan.is_empty() {
-        let disk = journal_disk(&data)?;
-        journal_repair::repair(disk, &facts.store_id, &repair.plan, options.journal.clone())?;
-    }
-    if repair.marker {
-        write_marker(dir, &facts.store_id)?;
-    }
-    Ok(())
-}
-
-/// Redoes what is kept of the journal, and gives up the LSNs and tokens of the rest.
-fn bring_to_store(data: &Path, repair: &Repair, options: &Options) -> Result<(), EngineError> {
-    let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
-    let mut redone = Redone::of(&opened);
-    let plan = &repair.plan;
-    redo(
-        &*journal_disk(data)?,
-        plan,
-        &opened,
-        &mut store,
-        &mut redone,
-    )?;
-    let mut next_token = redone
-        .next_token
-        .get()
-        .max(repair.highest_token.saturating_add(1));
-    if plan.loses() {
-        // As a restore does: what was granted behind the fault is not known, and the clock is above it.
-        let (reading, _) = options.clock.read();
-        next_token = next_token.max(reading.wall.saturating_mul(1000));
-    }
-    let position = match plan.mark().map(position) {
-        Some(last) if redone.position.is_none_or(|known| last.time >= known.time) => Some(last),
-        _ => redone.position,
-    };
-    store.checkpoint(Checkpoint {
-        lsn: plan.top().max(redone.lsn),
-        next_token: Token::new(next_token).unwrap_or(Token::MAX),
-        mark: position.map(mark_bytes).unwrap_or(opened.mark.clone()),
-        policies: changed_policies(&opened, &redone),
-        changes: Vec::new(),
-    })?;
-    Ok(store.close()?)
-}
-
-fn redo(
-    disk: &dyn Disk,
-    plan: &Plan,
-    opened: &Opened,
-    store: &mut Store,
-    redone: &mut Redone,
-) -> Result<(), EngineError> {
-    let reader = store.reader();
-    let mut failed = None;
-    let mut visit = |region, lsn: Lsn, bytes: &[u8]| {
-        if region != Region::Ahead || lsn > plan.kept() || failed.is_some() {
-            return Ok(());
-        }
-        let mut redo = || -> Result<(), EngineError> {
-            let mut entry = decode_entry(bytes).map_err(|error| EngineError::Entry {
-                lsn: lsn.0,
-                reason: error.to_string(),
-            })?;
-            if let Change::Put(key, record) = &mut entry.change {
-                let record = std::sync::Arc::make_mut(record);
-                forget_missing(&reader, opened.checkpoint, key, record)?;
-            }
-            redo_entry(redone, entry);
-            if redone.recent.active_bytes() >= REDO_BYTES {
-                checkpoint_redone(
-                    &mut Target {
-                        store,
-                        reserve: None,
-                    },
-                    redone,
-                )?;
-            }
-            Ok(())
-        };
-        if let Err(error) = redo() {
-            failed = Some(error);
-        }
-        Ok(())
-    };
-    journal_inspect::inspect(disk, &opened.store_id, Some(opened.checkpoint), &mut visit)?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    checkpoint_redone(
-        &mut Target {
-            store,
-            reserve: None,
-        },
-        redone,
-    )
-}
-
-/// Takes off a record what it refers to in the store and what is not there: repair dropped it.
-fn forget_missing(
-    reader: &Reader,
-    checkpoint: Lsn,
-    key: &RecordKey,
-    record: &mut Record,
-) -> Result<(), EngineError> {
-    for body in bodies_in_store(key, record, checkpoint) {
-        if reader.body(key, body.part, &body.large)?.is_some() {
-            continue;
-        }
-        let is_it = |held: &Body| matches!(&held.content, Content::Large(large) if large.lsn == Some(body.lsn));
-        match body.part {
-            Part::Payload => drop(record.payload.take_if(|held| is_it(held))),
-            Part::Result => {
-                drop(record.result.take_if(|kept| is_it(&kept.body)));
-                drop(record.earlier_result.take_if(|kept| is_it(&kept.body)));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn changed_policies(opened: &Opened, redone: &Redone) -> Vec<(Box<str>, Option<Policy>)> {
-    let now = redone.policies.iter();
-    let set = now.map(|(name, policy)| (name.as_str().into(), Some(policy.clone())));
-    let gone = opened.policies.iter().filter_map(|(name, _)| {
-        let is_gone = !redone.policies.contains_key(&**name);
-        is_gone.then(|| (name.clone(), None))
-    });
-    set.chain(gone).collect()
 }
 
 /// Copies the store of a data directory that the caller holds into a new file, in its place. `free` is how many

@@ -19,6 +19,7 @@ mod late;
 mod listing;
 mod open;
 mod recent;
+pub mod repair;
 mod reserve;
 
 use std::collections::BTreeMap;

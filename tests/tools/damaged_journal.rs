@@ -258,3 +258,24 @@ fn another_stores_segment_is_left_alone() {
     assert!(found.stdout.contains("repair cannot help; "), "{found:?}");
     assert!(contents(&dir) == before, "it was touched");
 }
+
+#[test]
+fn a_next_token_that_was_granted_already_is_found_and_raised() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = used(&folder);
+    let mut journal = Journal::open(&dir);
+    journal.append(ENTRIES);
+    journal.checkpoint_with(ENTRIES, journal.next_token);
+    let found = run("check", &dir, &[]);
+    assert_eq!(found.code, 13, "{found:?}");
+    let token = journal.next_token + ENTRIES as u64 - 1;
+    let says = format!(
+        "token {token} was granted, and the next one would be {}",
+        journal.next_token
+    );
+    assert!(found.stdout.contains(&says), "{found:?}");
+    assert_eq!(run("check", &dir, &["--repair", "--yes"]).code, 0);
+    let mut there = stored();
+    there.extend(journaled(0..ENTRIES));
+    assert_starts(&dir, &there, &[], token, "the next token");
+}

@@ -216,6 +216,11 @@ impl Journal {
 
     /// Brings the first so many entries to the store, as a checkpoint does.
     fn checkpoint(&self, count: usize) {
+        self.checkpoint_with(count, self.next_token + count as u64);
+    }
+
+    /// The same, with a next token of its own.
+    fn checkpoint_with(&self, count: usize, next_token: u64) {
         let (mut store, opened) = Store::open(store_file(&self.dir), Options::default()).unwrap();
         let change = |number| {
             let record = Some(Arc::new(self.record(number)));
@@ -224,7 +229,7 @@ impl Journal {
         store
             .checkpoint(Checkpoint {
                 lsn: Lsn(self.first + count as u64 - 1),
-                next_token: Token::new(self.next_token + count as u64).unwrap(),
+                next_token: Token::new(next_token).unwrap(),
                 mark: opened.mark,
                 policies: Vec::new(),
                 changes: (0..count).map(change).collect(),
