@@ -207,11 +207,9 @@ fn inspect_marker(dir: &Path, found: &mut Inspection) -> Result<Option<StoreId>,
             found.notes.push(note);
             Ok(None)
         }
-        Err(EngineError::Directory { source, .. })
-            if source.kind() == io::ErrorKind::InvalidData =>
-        {
+        Err(EngineError::Marker { .. }) => {
             let remedy = Remedy::Drops("nothing: it is written anew".to_owned());
-            found.find(path, source, remedy);
+            found.find(path, "not the id of a store", remedy);
             found.repair.marker = true;
             Ok(None)
         }
