@@ -121,8 +121,8 @@ impl fmt::Display for EngineError {
             }
             EngineError::Marker { path } => write!(
                 f,
-                "{} does not hold the id of a store; put it back, or remove it if the rest of the \
-                 directory is whole: it is written anew then",
+                "{} does not hold the id of a store; put it back, or let `onced check --repair` write \
+                 it anew",
                 path.display()
             ),
             EngineError::Mixed { path } => write!(
