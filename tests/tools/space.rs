@@ -54,7 +54,13 @@ fn allocated_blocks_level_off_over_thirty_fill_and_expire_cycles() {
         blocks.push(fs::metadata(&path).unwrap().blocks());
     }
     println!("{blocks:?}");
-    // A file grows in steps, and the last of them may come late; after a third of the cycles there is none.
+    // A file grows in steps, and one of them may come late; without reuse each cycle would add its own records.
     let (first, rest) = blocks.split_at(CYCLES / 3);
-    assert!(rest.iter().max() <= first.iter().max(), "{blocks:?}");
+    let (first, rest) = (first.iter().max(), rest.iter().max());
+    assert!(
+        first
+            .zip(rest)
+            .is_some_and(|(first, rest)| *rest <= first * 3 / 2),
+        "{blocks:?}"
+    );
 }
