@@ -23,7 +23,7 @@ pub const ENTRY_HEAD_LEN: usize = 4;
 const END: u32 = u32::MAX;
 
 /// The most bytes that a frame may have, head included: a quarter of a segment, so that what is lost at the end
-/// of a segment is bounded (DESIGN 4).
+/// of a segment is bounded.
 #[must_use]
 pub const fn max_frame(segment_size: u64) -> u64 {
     segment_size / 4

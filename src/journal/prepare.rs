@@ -27,7 +27,7 @@ impl Preparer {
     }
 
     /// Makes one spare: out of a segment beyond the limits of the audit trail, else of new space, else, since
-    /// the trail goes before an answer is refused for space (DESIGN 4), out of the oldest segment that is in
+    /// the trail goes before an answer is refused for space, out of the oldest segment that is in
     /// the checkpoint.
     ///
     /// To be called while [`Room::wants_spares`](super::room::Room::wants_spares).

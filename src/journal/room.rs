@@ -1,4 +1,4 @@
-//! How much can surely be appended: what commands are decided into (DESIGN 4).
+//! How much can surely be appended: what commands are decided into.
 
 use super::frame::{HEAD_LEN, max_frame};
 use super::segment::HEADER_LEN;

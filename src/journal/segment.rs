@@ -32,11 +32,10 @@ pub const VERSION: u32 = 1;
 /// The smallest segment that works at all; real ones are larger.
 pub const MIN_SEGMENT_SIZE: u64 = 16 * 1024;
 
-/// The largest segment (DESIGN 4).
+/// The largest segment.
 pub const MAX_SEGMENT_SIZE: u64 = 64 * 1024 * 1024;
 
-/// The size of segments on a file system of so many bytes: a 32nd of it, at most 64 MiB, in whole pages
-/// (DESIGN 4).
+/// The size of segments on a file system of so many bytes: a 32nd of it, at most 64 MiB, in whole pages.
 #[must_use]
 pub const fn segment_size(file_system: u64) -> u64 {
     let share = file_system / 32 / 4096 * 4096;

@@ -29,7 +29,7 @@ pub struct Options {
 
 impl Options {
     /// The defaults on a file system of so many bytes: 2 spares, and of the audit trail 30 days, 1 GiB or an
-    /// eighth of the file system, whichever is least (DESIGN 4).
+    /// eighth of the file system, whichever is least.
     #[must_use]
     pub fn for_file_system(total: u64) -> Options {
         Options {
