@@ -71,11 +71,14 @@ if (getenv('PEER_SCRIPTS') === 'served') {
     echo "later lock: scripts (Laravel's lock takes, loses, forceReleases; release and Cache::add are EVAL)\n";
 }
 
-// A refused MULTI closes the connection, so that what was meant to happen with it does not happen by itself; but
-// phpredis connects again by itself, and an application that does not look at the `false` goes on.
+// A refused MULTI refuses what was meant to happen with it, on the same connection: phpredis connects again by
+// itself after a close, and an application that does not look at the `false` would run the rest alone.
 same(true, $redis->set('multi', 'mine', ['ex' => 60]), 'set');
 if ($redis->multi() === false) {
-    echo "later transaction: MULTI (refused; a caller who ignores that has phpredis run the rest without it)\n";
+    same(false, $redis->del('multi'), 'what belongs to a refused MULTI');
+    same(true, $redis->rawCommand('DISCARD'), 'the end of it');
+    same('mine', $redis->get('multi'), 'kept');
+    echo "later transaction: MULTI (refused, and with it everything up to DISCARD)\n";
 } else {
     same($redis, $redis->del('multi'), 'queued');
     same([1, false], $redis->get('multi')->exec(), 'exec');
