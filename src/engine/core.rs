@@ -235,11 +235,15 @@ impl Core {
     fn record<'a>(&'a self, key: &RecordKey, fetched: &'a Fetched) -> Option<&'a Arc<Record>> {
         match self.recent.get(key) {
             Some(slot) => slot.record.as_ref(),
-            None => fetched
-                .found
-                .get(key)
-                .and_then(|found| found.record.as_ref()),
+            None => self.found(key, fetched)?.record.as_ref(),
         }
+    }
+
+    /// What was read from the store, unless a checkpoint has made it void since: then the key was read again,
+    /// or the filters say by now that it is not there.
+    fn found<'a>(&self, key: &RecordKey, fetched: &'a Fetched) -> Option<&'a Found> {
+        let valid = fetched.checkpoints == self.checkpoints;
+        fetched.found.get(key).filter(|_| valid)
     }
 
     /// Bytes that deciding these units can take at most.
@@ -349,7 +353,7 @@ impl Core {
             Some(record) => record.as_ref(),
             None => self.record(key, fetched),
         };
-        let found = fetched.found.get(key);
+        let found = self.found(key, fetched);
         let policy = self.policies.get(command.key.namespace());
         let token = (token < Token::MAX).then_some(token);
         let context = Context {

@@ -653,6 +653,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_read_before_a_checkpoint_decides_nothing_after_it() {
+        let engine = Engine::volatile(Options::default());
+        let held = one(&engine, command("a", claim())).await.record.unwrap();
+        let key = RecordKey::new("default", b"b").unwrap();
+        let decide = |overtaken: u64| {
+            let mut core = engine.inner.core.lock();
+            let found = Found {
+                record: Some(held.record.clone()),
+                bodies: Vec::new(),
+            };
+            let fetched = Fetched {
+                checkpoints: core.checkpoints + overtaken,
+                found: [(key.clone(), found)].into(),
+            };
+            let mut decided = core.decide(&[command("b", claim())], &fetched, true);
+            decided.answers.remove(0).unwrap().verdict
+        };
+        assert_eq!(decide(0), Verdict::Busy, "it was read and holds");
+        assert_eq!(decide(1), Verdict::Acquired(Reason::New), "it is void");
+    }
+
+    #[tokio::test]
     async fn ten_thousand_namespaces_come_into_being_and_no_more() {
         let engine = Engine::volatile(Options::default());
         let claim_in = |namespace: &str| {
