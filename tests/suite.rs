@@ -10,6 +10,7 @@
 mod architecture;
 mod corpus;
 mod engine;
+mod field;
 mod model;
 mod readme;
 mod server;
