@@ -12,6 +12,7 @@ mod corpus;
 mod engine;
 mod field;
 mod model;
+mod process;
 mod readme;
 mod server;
 mod support;
