@@ -10,6 +10,7 @@
 mod architecture;
 mod corpus;
 mod engine;
+mod faults;
 mod field;
 mod model;
 mod process;
