@@ -121,7 +121,7 @@ fn an_error_of_the_disk_ends_the_process_by_its_own_code_and_what_was_answered_i
         "errors of calls: {hit} hit; {refused} in the start, {ended} ended the process; {} answers, none lost",
         load.answers()
     );
-    assert!(hit > 40, "only {hit} errors hit");
+    assert!(hit > 30, "only {hit} errors hit");
 }
 
 /// A first process makes its directory: an error on the way leaves none that comes up empty or half-made.

@@ -22,6 +22,10 @@ fn with_wall(folder: &Path, data: &Path) -> Server {
         "FAKETIME_NO_CACHE=1",
         "FAKETIME_DONT_FAKE_MONOTONIC=1",
     ];
+    assert!(
+        std::env::var_os("ONCED_OF_LIBC").is_some(),
+        "needs a build of its own: tests/faults/run nightly"
+    );
     let server = Server::spawn(behind("env", &arguments, folder, data));
     server.unwrap_or_else(|output| panic!("{output:?}"))
 }

@@ -2,6 +2,8 @@
 //! is there after a crash, an error of the disk, or a stop.
 
 mod client;
+mod damage;
+mod format;
 mod kill;
 mod line;
 mod together;

@@ -161,6 +161,15 @@ impl Load {
         }
     }
 
+    /// Compares everything with what was answered; says `what` happened before, where it differs.
+    pub fn settle_as(&mut self, server: &Server, what: &str) {
+        let looked = std::panic::AssertUnwindSafe(|| self.settle(server));
+        if let Err(panic) = std::panic::catch_unwind(looked) {
+            println!("after {what}:");
+            std::panic::resume_unwind(panic);
+        }
+    }
+
     /// Compares everything with what was answered.
     pub fn settle(&mut self, server: &Server) {
         let mut line = Line::open(Addresses::of(server)).unwrap();

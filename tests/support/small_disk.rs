@@ -43,10 +43,13 @@ impl SmallDisk {
     }
 
     /// The file system as seen from outside.
-    pub fn ballast(&self) -> PathBuf {
+    pub fn outside(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
         root.join(self.dir.path().strip_prefix("/").unwrap())
-            .join("ballast")
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.outside().join("ballast")
     }
 
     /// Uses up what is free.
@@ -86,9 +89,14 @@ impl SmallDisk {
 
     /// The same, where it may refuse to start.
     pub fn try_serve(&self) -> Result<Server, Output> {
+        let limits = "max_payload = \"64KiB\"\nmax_result = \"64KiB\"\nrecent_memory = \"1MiB\"\n";
+        self.serve_with(limits)
+    }
+
+    /// The same, with limits of the test's own.
+    pub fn serve_with(&self, limits: &str) -> Result<Server, Output> {
         let config = self.dir.path().with_extension("toml");
-        let text = "[limits]\nmax_payload = \"64KiB\"\nmax_result = \"64KiB\"\nrecent_memory = \"1MiB\"\n\
-                    [namespace.default]\nlease = \"1h\"\n";
+        let text = format!("[limits]\n{limits}[namespace.default]\nlease = \"1h\"\n");
         std::fs::write(&config, text).unwrap();
         let inside = onced();
         let mut command = Command::new("nsenter");
