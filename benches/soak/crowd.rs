@@ -29,10 +29,12 @@ pub async fn run(server: &Server, idle: usize) -> Outcome<()> {
             server.http
         };
         let mut stream = TcpStream::connect(address).await?;
-        if number % 2 == 0 {
-            // So that it is a client, not only a connection.
-            stream.write_all(b"PING\r\n").await?;
-        }
+        // So that it is a client, not only a connection.
+        let asked: &[u8] = match number % 2 {
+            0 => b"PING\r\n",
+            _ => b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        };
+        stream.write_all(asked).await?;
         crowd.push(stream);
     }
     measure(server, &format!("{idle} idle connections"), 2).await?;

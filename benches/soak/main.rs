@@ -92,19 +92,20 @@ fn run(options: &Options) -> Outcome<()> {
     let folder = tempfile::Builder::new().prefix("soak-").tempdir_in(&base)?;
     let binary =
         (options.onced.clone()).unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_onced")));
-    server::allow_files(options.idle as u64 * 2 + 1000)?;
+    server::allow_files(options.idle as u64 + 1000)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let wants = |part| options.only.is_none_or(|only| only == part);
     if wants(Part::Steady) {
         let time = Duration::from_secs_f64(options.minutes * 60.0);
-        let server = server::Server::start(&binary, &folder.path().join("steady"))?;
+        let server = server::Server::start(&binary, &folder.path().join("steady"), 100)?;
         runtime.block_on(steady::run(&server, options.rate, time))?;
         server.stop()?;
     }
     if wants(Part::Crowd) {
-        let server = server::Server::start(&binary, &folder.path().join("crowd"))?;
+        let server =
+            server::Server::start(&binary, &folder.path().join("crowd"), options.idle + 100)?;
         runtime.block_on(crowd::run(&server, options.idle))?;
         server.stop()?;
     }

@@ -31,7 +31,7 @@ pub struct Sample {
 }
 
 impl Server {
-    pub fn start(binary: &Path, dir: &Path) -> Outcome<Server> {
+    pub fn start(binary: &Path, dir: &Path, connections: usize) -> Outcome<Server> {
         let mut command = Command::new(binary);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ONCED_") {
@@ -42,6 +42,7 @@ impl Server {
             .args(["serve", "--config", "/dev/null", "--http", "127.0.0.1:0"])
             .args(["--redis", "127.0.0.1:0", "--log", "warn", "--data-dir"])
             .arg(dir)
+            .args(["--max-connections", &connections.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;

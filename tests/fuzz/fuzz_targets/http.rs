@@ -86,7 +86,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     if let Ok(text) = std::str::from_utf8(bytes) {
-        for plus in [percent::Plus::Blank, percent::Plus::Itself] {
+        for plus in [percent::Plus::Space, percent::Plus::Plus] {
             if let Ok(decoded) = percent::decode(text, plus) {
                 assert!(decoded.len() <= text.len());
             }
