@@ -275,7 +275,7 @@ impl Core {
         for unit in units {
             match unit {
                 Unit::One(command) => {
-                    let step = self.step(command, fetched, now, self.next_token, None, &mut rest);
+                    let step = self.step(command, fetched, now, (self.next_token, true), None, &mut rest);
                     answers.push(step.and_then(|step| match step.effect {
                         Effect::None => Ok(self.account(command, step)),
                         _ if !write => Err(Unavailable::Full),
@@ -312,7 +312,7 @@ impl Core {
         let mut steps = Vec::with_capacity(commands.len());
         for command in commands {
             let key = &command.key;
-            let step = self.step(command, fetched, now, token, staged.get(key), rest)?;
+            let step = self.step(command, fetched, now, (token, false), staged.get(key), rest)?;
             match &step.effect {
                 Effect::None => {}
                 Effect::Put(record) => {
@@ -334,13 +334,14 @@ impl Core {
         }
     }
 
-    /// One decision on the record as memory, the unit so far or the store has it; nothing is kept yet.
+    /// One decision on the record as memory, the unit so far or the store has it; nothing is kept yet. A
+    /// duplicate restarts its window only `alone`: a unit that one is in stores nothing.
     fn step(
         &self,
         command: &Command,
         fetched: &Fetched,
         now: Now,
-        token: Token,
+        (token, alone): (Token, bool),
         staged: Option<&Option<Arc<Record>>>,
         rest: &mut Lsn,
     ) -> Result<Step, Unavailable> {
@@ -360,7 +361,7 @@ impl Core {
             policy,
             now,
             token,
-            slide: !self.full,
+            slide: alone && !self.full,
         };
         let mut step = apply(context, record, command);
         if step.granted && record.is_none() && self.is_one_namespace_too_many(command) {
