@@ -14,7 +14,7 @@ use super::gather::{Durable, Gather};
 use super::late::Late;
 use super::recent::{Frozen, Recent, Slot, record_size};
 use super::{MAX_NAMESPACES, Unavailable, Unit};
-use crate::model::body::{Content, LargeContent};
+use crate::model::body::{Content, Digest, LargeContent};
 use crate::model::command::{Command, Mode, Payload, StringVerb, Verb};
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Outcome, Reason, Verdict};
@@ -100,7 +100,7 @@ pub(super) struct Fetched {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) record: Option<Arc<Record>>,
-    pub(super) bodies: Vec<(Lsn, Bytes)>,
+    pub(super) bodies: Vec<(Digest, Bytes)>,
 }
 
 /// The answers of a batch, and what they rest on.
@@ -572,12 +572,13 @@ fn placed(mut record: Arc<Record>, lsn: Lsn) -> Arc<Record> {
 }
 
 /// Puts bytes read from the store into a record that is about to be shown.
-fn attach(record: &mut Arc<Record>, bodies: &[(Lsn, Bytes)]) {
+fn attach(record: &mut Arc<Record>, bodies: &[(Digest, Bytes)]) {
     if bodies.is_empty() || absent_bodies(record) == 0 {
         return;
     }
     for large in large_bodies_mut(Arc::make_mut(record)) {
-        let found = bodies.iter().find(|(lsn, _)| large.lsn == Some(*lsn));
+        // One entry can bring two bodies: the digest tells them apart.
+        let found = bodies.iter().find(|(digest, _)| large.digest == *digest);
         if let (None, Some((_, bytes))) = (&large.bytes, found) {
             large.bytes = Some(bytes.clone());
         }
@@ -586,9 +587,9 @@ fn attach(record: &mut Arc<Record>, bodies: &[(Lsn, Bytes)]) {
 
 /// Takes the bytes of large bodies out of a record read from the store, so that memory and journal carry
 /// references to what the store has already.
-pub(super) fn detach(record: &mut Record) -> Vec<(Lsn, Bytes)> {
+pub(super) fn detach(record: &mut Record) -> Vec<(Digest, Bytes)> {
     large_bodies_mut(record)
-        .filter_map(|large| Some((large.lsn?, large.bytes.take()?)))
+        .filter_map(|large| Some((large.digest, large.bytes.take()?)))
         .collect()
 }
 

@@ -348,7 +348,7 @@ fn inherit(record: &mut Record, before: &Record) {
     for large in large_bodies_mut(record) {
         if let (None, Some((_, bytes))) = (
             &large.bytes,
-            known.iter().find(|(lsn, _)| large.lsn == Some(*lsn)),
+            known.iter().find(|(digest, _)| large.digest == *digest),
         ) {
             large.bytes = Some(bytes.clone());
         }

@@ -147,7 +147,12 @@ fn shows_held(policy: &Policy, held: Option<&Held>, outcome: &Outcome) -> Result
         true => Some(LEASE_ENDED),
         false => known.last_error.as_deref(),
     };
-    ensure(record.last_error.as_deref() == error, "the last error")?;
+    // An end of the lease that was only shown: a restart may be before it.
+    let shown_alone = known.by_lease_end && !ended;
+    ensure(
+        shown_alone || record.last_error.as_deref() == error,
+        "the last error",
+    )?;
     ensure(
         shown.max_attempts == max_attempts(policy, known),
         "the limit of attempts",
@@ -227,10 +232,11 @@ pub(super) fn after(command: &Command, outcome: &Outcome, wrote: bool) -> Option
         (_, Verdict::BadInput(_) | Verdict::OutOfTokens) => None,
         // Written by a string command: the answer shows what was before.
         (Verb::String(_), _) if wrote => None,
-        _ => Some(match &outcome.record {
-            Some(shown) => Held::Record(shown.record.clone()),
-            None => Held::Nothing,
-        }),
+        // Past its retention, perhaps: a restart may be before that.
+        _ => {
+            let shown = outcome.record.as_ref();
+            shown.map(|shown| Held::Record(shown.record.clone()))
+        }
     }
 }
 
@@ -779,7 +785,10 @@ pub(super) fn explain(
                 }
             },
             None => match &claim.mode {
-                Mode::Once { .. } => claim.retention.is_none_or(over) ,
+                // Also where its window slid.
+                Mode::Once { .. } => {
+                    claim.retention.is_none_or(over) || before.is_none() || kept.is_some_and(over)
+                }
                 Mode::Lease => kept.is_none_or(over),
             },
         },
