@@ -327,19 +327,20 @@ impl Keeper {
     /// Drops what is past its retention, a table at a time. Not what memory may have moved since it was frozen:
     /// so the instant is that of the last freeze, or now where memory holds nothing.
     fn sweep(&mut self, inner: &Inner) -> Result<(), EngineError> {
-        let (at, now) = {
+        let (at, now, mark) = {
             let mut core = inner.core.lock();
             let now = core.clock.now().time;
+            let mark = super::open::mark_bytes(core.clock.position());
             // A full disk keeps records in memory, and room may come from what is past its retention. Without
             // bodies in the store these records need nothing of it.
             let stored = self.store.checkpoint_lsn();
             let free = core.recent.is_empty()
                 || (core.exhausted && !core.recent.needs_stored_bodies(stored));
             let at = if free { now } else { core.frozen_at };
-            (at, now)
+            (at, now, mark)
         };
         loop {
-            match self.store.sweep(at) {
+            match self.store.sweep(at, &mark) {
                 Ok(_) => break,
                 Err(StoreError::Full { .. }) => {
                     if !self.make_space(inner)? {

@@ -275,7 +275,14 @@ impl Core {
         for unit in units {
             match unit {
                 Unit::One(command) => {
-                    let step = self.step(command, fetched, now, (self.next_token, true), None, &mut rest);
+                    let step = self.step(
+                        command,
+                        fetched,
+                        now,
+                        (self.next_token, true),
+                        None,
+                        &mut rest,
+                    );
                     answers.push(step.and_then(|step| match step.effect {
                         Effect::None => Ok(self.account(command, step)),
                         _ if !write => Err(Unavailable::Full),

@@ -335,6 +335,10 @@ impl Engine {
                 }
             }
         }
+        #[cfg(feature = "canary")]
+        if crate::canary::has(crate::canary::Fault::ReplyBeforeSync) {
+            return answers;
+        }
         for durable in durable {
             if durable.await.is_err() {
                 // The journal failed: what was decided may or may not be on the disk.

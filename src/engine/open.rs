@@ -241,6 +241,16 @@ impl Redone {
                 .collect(),
         }
     }
+
+    /// The clocks stood there. What the store remembers of a sweep may be later than frames before it.
+    fn see(&mut self, position: Position) {
+        if self
+            .position
+            .is_none_or(|known| position.time >= known.time)
+        {
+            self.position = Some(position);
+        }
+    }
 }
 
 /// What a recovery writes to.
@@ -285,15 +295,14 @@ fn redo(
                 report.redone += 1;
             }
         }
-        redone.position = Some(position(frame.mark()));
+        redone.see(position(frame.mark()));
         if redone.recent.active_bytes() >= limits.freeze_at && !redone.stuck {
             checkpoint_redone(target, redone)?;
         }
     }
     // A journal that was read to its end knows the last clocks, also where its last frame had no entry.
-    let last = recovery.last_mark().map(position);
-    if last.is_some_and(|last| redone.position.is_none_or(|known| last.time >= known.time)) {
-        redone.position = last;
+    if let Some(last) = recovery.last_mark() {
+        redone.see(position(last));
     }
     report.torn = recovery.torn_tail().map(|torn| {
         format!(
@@ -308,6 +317,8 @@ fn redo(
 
 pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
     redone.lsn = entry.lsn;
+    #[cfg(feature = "canary")]
+    let entry = without_token(entry);
     if let Some(token) = entry.decision.token {
         redone.next_token = redone.next_token.max(token.next().unwrap_or(Token::MAX));
     }
@@ -339,6 +350,14 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
         }
         Change::None(_) | Change::Tally(_) => {}
     }
+}
+
+#[cfg(feature = "canary")]
+fn without_token(mut entry: Entry) -> Entry {
+    if crate::canary::has(crate::canary::Fault::TokenResetOnRestart) {
+        entry.decision.token = None;
+    }
+    entry
 }
 
 /// Takes over the bytes of large bodies that an earlier entry brought and this one only refers to.

@@ -250,7 +250,9 @@ impl Auditor {
             .iter()
             .find(|whole| whole.first <= reached && reached < whole.last)
         {
-            return Err(format!("{torn:?} was cut: the journal ends with {reached:?}"));
+            return Err(format!(
+                "{torn:?} was cut: the journal ends with {reached:?}"
+            ));
         }
         self.wholes.clear();
         // A start ends with a checkpoint: what it found stays.

@@ -101,7 +101,8 @@ impl Clients {
                 asked: command.clone(),
             });
         } else if shown.state == State::Pending {
-            self.vanished.push((command.key.clone(), shown.record.token));
+            self.vanished
+                .push((command.key.clone(), shown.record.token));
         }
     }
 

@@ -126,9 +126,13 @@ struct State {
     /// Operations that go well before the power does.
     left: Option<u64>,
     off: bool,
+    /// So many syncs go well before the power goes instead of one: what was written is there or not.
+    syncs_left: Option<u64>,
     /// So many operations of that kind go well before one fails.
     fail: Option<(Op, u64)>,
     failed: bool,
+    /// Segments of the journal that were begun.
+    segments: u64,
     ops: u64,
     trace: u64,
 }
@@ -140,7 +144,11 @@ impl State {
         if self.off {
             return Err(io::Error::other("the power is off"));
         }
-        if self.left == Some(0) {
+        let last_sync = op == Op::Sync && self.syncs_left == Some(0);
+        if op == Op::Sync {
+            self.syncs_left = self.syncs_left.map(|left| left.saturating_sub(1));
+        }
+        if self.left == Some(0) || last_sync {
             self.off = true;
             return Err(io::Error::other("the power goes"));
         }
@@ -214,9 +222,20 @@ impl Device {
         self.0.lock().left = Some(ops);
     }
 
+    /// The power goes at a sync, after so many more of them.
+    pub(super) fn cut_at_sync(&self, syncs: u64) {
+        self.0.lock().syncs_left = Some(syncs);
+    }
+
     /// It stays.
     pub(super) fn cut_never(&self) {
-        self.0.lock().left = None;
+        let mut state = self.0.lock();
+        (state.left, state.syncs_left) = (None, None);
+    }
+
+    /// Segments of the journal that were begun so far.
+    pub(super) fn segments(&self) -> u64 {
+        self.0.lock().segments
     }
 
     /// One operation of that kind fails, after so many that do not.
@@ -254,7 +273,8 @@ impl Device {
     pub(super) fn kill(&self) {
         let mut state = self.0.lock();
         state.epoch += 1;
-        (state.left, state.off, state.fail, state.failed) = (None, false, None, false);
+        (state.left, state.syncs_left, state.off) = (None, None, false);
+        (state.fail, state.failed) = (None, false);
     }
 
     /// The power goes and comes back.
@@ -385,6 +405,7 @@ impl Disk for Folder {
         self.with(|state| {
             state.begin(Op::Other, 2)?;
             state.id(&from)?;
+            state.segments += u64::from(to.ends_with(".seg"));
             state.name_op(NameOp::Rename(from, to));
             Ok(())
         })

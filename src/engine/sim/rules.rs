@@ -85,9 +85,10 @@ fn claimed(visible: Option<&Held>) -> Option<&Arc<Record>> {
 fn string(visible: Option<&Held>) -> Option<(Content, Option<Timestamp>)> {
     match visible? {
         Held::Text { value, expires_at } => Some((value.clone(), *expires_at)),
-        Held::Record(record) if record.kind == Kind::String => {
-            Some((record.result.as_ref()?.body.content.clone(), record.expires_at))
-        }
+        Held::Record(record) if record.kind == Kind::String => Some((
+            record.result.as_ref()?.body.content.clone(),
+            record.expires_at,
+        )),
         _ => None,
     }
 }
@@ -175,10 +176,19 @@ fn same_facts(known: &Record, record: &Record) -> Result<(), Broken> {
         ("the end of the lease", known.lease_end == record.lease_end),
         ("the retention", known.retention == record.retention),
         ("the window", known.window == record.window),
-        ("the effect", known.effect_announced == record.effect_announced),
+        (
+            "the effect",
+            known.effect_announced == record.effect_announced,
+        ),
         ("not before", known.not_before == record.not_before),
-        ("when it was done", known.completed_at == record.completed_at),
-        ("the end of retention", known.expires_at == record.expires_at),
+        (
+            "when it was done",
+            known.completed_at == record.completed_at,
+        ),
+        (
+            "the end of retention",
+            known.expires_at == record.expires_at,
+        ),
         ("the result", same_result(&known.result, &record.result)),
         (
             "the payload",
@@ -412,7 +422,10 @@ impl Asked<'_> {
                 "the fingerprint",
             )?;
         }
-        let kept = match (before.and_then(|before| before.payload.as_ref()), &claim.payload) {
+        let kept = match (
+            before.and_then(|before| before.payload.as_ref()),
+            &claim.payload,
+        ) {
             (Some(kept), _) => Some(kept),
             (None, Some(own)) if claim.store => Some(&own.body),
             _ => None,
@@ -493,9 +506,7 @@ impl Asked<'_> {
                 // A string's token is not known here.
                 let known = matches!(
                     self.outcome.verdict,
-                    Verdict::Stale
-                        | Verdict::Completed
-                        | Verdict::Conflict(Conflict::OtherResult)
+                    Verdict::Stale | Verdict::Completed | Verdict::Conflict(Conflict::OtherResult)
                 );
                 ensure(known, "the answer")?;
                 return Ok(self.held.clone());
@@ -695,9 +706,7 @@ impl Asked<'_> {
             StringVerb::Delete { .. } if self.visible.is_none() => {
                 self.reply(StringReply::Deleted(false))
             }
-            StringVerb::Delete { .. } => {
-                self.removed(Verdict::String(StringReply::Deleted(true)))
-            }
+            StringVerb::Delete { .. } => self.removed(Verdict::String(StringReply::Deleted(true))),
             StringVerb::Expire { to, .. } => match (value, to) {
                 (Some(value), Expiry::In(span)) => {
                     let expires_at = Some(now.after(*span));
@@ -776,7 +785,8 @@ pub(super) fn explain(
         Verb::Claim(claim) => match shown {
             // Resumed, or a window slid: as it was.
             Some(record) if record.claim_id != claim.claim_id || record.owner != claim.owner => {
-                matches!(before, Some(Held::Record(known)) if known.token == record.token) || before.is_none()
+                matches!(before, Some(Held::Record(known)) if known.token == record.token)
+                    || before.is_none()
             }
             Some(record) => match &claim.mode {
                 Mode::Lease => true,
@@ -798,7 +808,10 @@ pub(super) fn explain(
                 same_result(&record.result, &Some(result.clone())) || before_is(before, record)
             }
             Some(record) => before_is(before, record),
-            None => kept.is_none_or(over) || matches!(before, Some(Held::Nothing)),
+            None => {
+                kept.is_none_or(over)
+                    || before.is_some_and(|before| visible(before, outcome.now).is_none())
+            }
         },
         Verb::Fail { error, .. } => shown.is_some_and(|record| {
             matches!(record.state, State::Retry | State::Dead) && record.last_error == *error
@@ -809,8 +822,7 @@ pub(super) fn explain(
         }
         Verb::Forget { .. } => shown.is_none(),
         Verb::String(StringVerb::Set(set)) => {
-            text(&set.value)
-                || shown.is_none() && !matches!(set.expiry, Expiry::Never)
+            text(&set.value) || shown.is_none() && !matches!(set.expiry, Expiry::Never)
         }
         Verb::String(StringVerb::Delete { .. }) => shown.is_none(),
         Verb::String(StringVerb::Expire { .. } | StringVerb::Add(_)) => {

@@ -23,10 +23,11 @@ use crate::engine::open::{Parts, Ready, recover};
 use crate::engine::reserve::Reserve;
 use crate::engine::{Engine, EngineError, Limits, Options, Report, Unavailable, Unit};
 use crate::journal;
+use crate::model::body::Content;
 use crate::model::command::{Command, Verb};
-use crate::model::outcome::Outcome;
-use crate::model::record::Lsn;
-use crate::model::time::Span;
+use crate::model::outcome::{Outcome, Shown};
+use crate::model::record::{Lsn, Record};
+use crate::model::time::{Span, Timestamp};
 use crate::store::{self, Store};
 
 const STORE: &str = "store";
@@ -89,6 +90,46 @@ pub(super) struct Stats {
     pub(super) full: u64,
     pub(super) commands: u64,
     pub(super) deserted: u64,
+    pub(super) swept: u64,
+    pub(super) segments: u64,
+    pub(super) holds: u64,
+}
+
+impl Stats {
+    pub(super) fn add(&mut self, other: &Stats) {
+        let Stats {
+            starts,
+            power_cuts,
+            kills,
+            closes,
+            failed_disks,
+            cut_starts,
+            torn,
+            redone,
+            checkpoints,
+            full,
+            commands,
+            deserted,
+            swept,
+            segments,
+            holds,
+        } = other;
+        self.starts += starts;
+        self.power_cuts += power_cuts;
+        self.kills += kills;
+        self.closes += closes;
+        self.failed_disks += failed_disks;
+        self.cut_starts += cut_starts;
+        self.torn += torn;
+        self.redone += redone;
+        self.checkpoints += checkpoints;
+        self.full += full;
+        self.commands += commands;
+        self.deserted += deserted;
+        self.swept += swept;
+        self.segments += segments;
+        self.holds += holds;
+    }
 }
 
 pub(super) struct World {
@@ -102,6 +143,10 @@ pub(super) struct World {
     tickets: u64,
     timers: tokio::runtime::Runtime,
     without: Without,
+    /// The store thread is much quicker than everybody else.
+    hurried: bool,
+    /// What is told meanwhile, where somebody wants to know.
+    heard: Option<Vec<(Command, Result<Outcome, Unavailable>)>>,
     pub(super) stats: Stats,
 }
 
@@ -123,6 +168,8 @@ impl World {
             tickets: 0,
             timers,
             without: Without::default(),
+            hurried: false,
+            heard: None,
             stats: Stats::default(),
         }
     }
@@ -153,7 +200,7 @@ impl World {
             policies: policies(),
             reserve: RESERVE,
             journal: journal::writer::Options {
-                segment_size: 128 << 10,
+                segment_size: 64 << 10,
                 spares: 2,
                 audit_age: Span::from_secs(600),
                 audit_bytes: 256 << 10,
@@ -169,7 +216,7 @@ impl World {
         let limits = Limits {
             recent_bytes,
             freeze_at: recent_bytes / 2,
-            max_frame: 32 << 10,
+            max_frame: 16 << 10,
             tick: Duration::from_secs(1),
         };
         (options, limits)
@@ -181,7 +228,12 @@ impl World {
         let source = self.device.source(STORE);
         let store = Store::create_with_backend(source, ID, options.store)?;
         let folder = self.device.folder(JOURNAL);
-        drop(journal::create::create(folder, ID, Lsn(1), options.journal)?);
+        drop(journal::create::create(
+            folder,
+            ID,
+            Lsn(1),
+            options.journal,
+        )?);
         store.close()?;
         Ok(())
     }
@@ -190,8 +242,7 @@ impl World {
     pub(super) fn start(&mut self) -> Result<(), EngineError> {
         let (options, limits) = self.options();
         let reserve = Reserve::on(self.device.folder(DATA), options.reserve)?;
-        let (store, opened) =
-            Store::open_with_backend(self.device.source(STORE), options.store)?;
+        let (store, opened) = Store::open_with_backend(self.device.source(STORE), options.store)?;
         let parts = Parts {
             store,
             opened,
@@ -269,6 +320,18 @@ impl World {
 
     /// Lets one thing happen.
     pub(super) fn turn(&mut self, busy: usize) -> Result<(), Broken> {
+        if self.hurried {
+            // Checkpoints overtake whoever has read and not decided.
+            match self.dice.below(16) {
+                0..2 => self.go_on()?,
+                2..5 => self.commit(),
+                5 => self.pass(Span::from_secs(5)),
+                6..13 => self.keep(),
+                _ if self.tasks.len() < busy => self.ask(),
+                _ => {}
+            }
+            return Ok(());
+        }
         match self.dice.below(16) {
             0..7 => self.go_on()?,
             7..11 => self.commit(),
@@ -359,9 +422,14 @@ impl World {
         let task = self.tasks.remove(at);
         let full = answers.iter().any(|a| matches!(a, Err(Unavailable::Full)));
         self.stats.full += u64::from(full);
-        for (command, answer) in task.commands.iter().zip(&answers) {
-            if let Ok(outcome) = answer {
-                self.clients.hear(command, outcome, &mut self.dice);
+        let told = task.commands.iter().zip(&answers);
+        if let Some(heard) = &mut self.heard {
+            heard.extend(told.map(|(command, answer)| (command.clone(), answer.clone())));
+        } else {
+            for (command, answer) in told {
+                if let Ok(outcome) = answer {
+                    self.clients.hear(command, outcome, &mut self.dice);
+                }
             }
         }
         self.audit.answered(task.ticket, &task.commands, answers)
@@ -372,7 +440,9 @@ impl World {
             && running.committed != commit::Next::Over
         {
             let inner = running.engine.inner.clone();
+            let before = self.device.segments();
             running.committed = running.committer.step(&inner);
+            self.stats.segments += self.device.segments() - before;
         }
     }
 
@@ -381,9 +451,20 @@ impl World {
             && running.kept != checkpoint::Next::Over
         {
             let inner = running.engine.inner.clone();
-            let before = inner.core.lock().checkpoints;
+            let stored = || {
+                let namespaces = inner.reader.namespaces().into_iter();
+                let counts = namespaces.map(|name| inner.reader.count(&name, Timestamp::default()));
+                counts.map(|rows| rows.done).sum::<u64>()
+            };
+            let (before, rows) = (inner.core.lock().checkpoints, stored());
             running.kept = running.keeper.step(&inner);
-            self.stats.checkpoints += inner.core.lock().checkpoints - before;
+            self.stats.holds += u64::from(running.kept == checkpoint::Next::Holds);
+            let checkpoints = inner.core.lock().checkpoints - before;
+            self.stats.checkpoints += checkpoints;
+            let committed = matches!(running.kept, checkpoint::Next::Step);
+            if checkpoints == 0 && !committed {
+                self.stats.swept += rows.saturating_sub(stored());
+            }
         }
     }
 
@@ -405,11 +486,19 @@ impl World {
         self.timers.block_on(tokio::time::advance(patience));
     }
 
+    /// Somebody sets the wall clock so much ahead of, or behind, where it was.
+    pub(super) fn step_wall(&mut self, millis: i64) {
+        let (wall, _) = self.clock.shown();
+        self.clock.set_wall(wall.saturating_add_signed(millis));
+    }
+
     fn move_clocks(&mut self) {
         let (wall, _) = self.clock.shown();
         match self.dice.below(40) {
             0 => self.clock.set_wall(wall + self.dice.below(5000)),
-            1 => self.clock.set_wall(wall.saturating_sub(self.dice.below(5000))),
+            1 => self
+                .clock
+                .set_wall(wall.saturating_sub(self.dice.below(5000))),
             2 => self.clock.set_wall(wall + self.dice.below(3 * 86_400_000)),
             3 => {
                 let back = self.dice.below(3 * 86_400_000);
@@ -445,6 +534,42 @@ impl World {
         Ok(())
     }
 
+    /// Somebody asks, and everything else waits for the answer: what it says.
+    pub(super) fn tell(&mut self, dice: &mut Dice) -> Result<Vec<String>, Broken> {
+        let unit = self.clients.next(dice);
+        self.submit(unit);
+        self.heard = Some(Vec::new());
+        self.settle()?;
+        let heard = self.heard.take().unwrap_or_default();
+        for (command, answer) in &heard {
+            if let Ok(outcome) = answer {
+                self.clients.hear(command, outcome, dice);
+            }
+        }
+        let text = heard.iter().map(|(command, answer)| {
+            let answer = answer.as_ref().map(|outcome| {
+                let shown = outcome.record.as_ref().map(|shown| Shown {
+                    record: without_places(&shown.record),
+                    ..shown.clone()
+                });
+                (&outcome.verdict, shown, outcome.removed, outcome.now)
+            });
+            format!("{command:?}: {answer:?}")
+        });
+        Ok(text.collect())
+    }
+
+    /// The process dies at a moment when nobody waits, perhaps with the machine; no time passes.
+    pub(super) fn kill_and_wait(&mut self, power: bool) -> Result<(), Broken> {
+        if power {
+            let mut dice = Dice::new(self.stats.starts);
+            self.device.crash(&mut dice);
+        } else {
+            self.device.kill();
+        }
+        self.end()
+    }
+
     /// `kill -9`: the machine goes on.
     pub(super) fn kill(&mut self) -> Result<(), Broken> {
         self.stats.kills += 1;
@@ -473,9 +598,17 @@ impl World {
         Ok(())
     }
 
+    /// The machine starts anew, its wall clock where somebody has set it meanwhile.
+    pub(super) fn power_cut_with_wall(&mut self, millis: i64) -> Result<(), Broken> {
+        self.power_cut()?;
+        self.step_wall(millis);
+        Ok(())
+    }
+
     /// A clean end.
     pub(super) fn close(&mut self) -> Result<(), Broken> {
         self.stats.closes += 1;
+        self.hurried = false;
         if let Some(running) = &self.running {
             running.engine.inner.stop();
         }
@@ -522,7 +655,11 @@ impl World {
 
     /// One life of the process, from a start that went well to some end.
     pub(super) fn live(&mut self) -> Result<(), Broken> {
-        let turns = 50 + self.dice.below(400);
+        let mut turns = 50 + self.dice.below(400);
+        if self.dice.one_in(8) {
+            turns *= 6;
+        }
+        self.hurried = self.dice.one_in(6);
         let ending = self.dice.below(10);
         let trouble = self.dice.below(turns);
         let busy = 1 + self.dice.below(8) as usize;
@@ -532,7 +669,8 @@ impl World {
         for turn in 0..turns {
             if turn == trouble {
                 match ending {
-                    0..4 => self.device.cut_after(self.dice.below(40)),
+                    0..2 => self.device.cut_after(self.dice.below(40)),
+                    2..4 => self.device.cut_at_sync(self.dice.below(10)),
                     4 => {
                         let op = *self.dice.of(&[Op::Write, Op::Sync, Op::Other]);
                         self.device.fail_after(op, self.dice.below(20));
@@ -573,6 +711,20 @@ impl World {
             _ => self.power_cut(),
         }
     }
+}
+
+/// A record as answers say it. In which entry a large body came is nobody's business, and whether the bytes
+/// belong to their digest, and are there, the auditor has judged.
+fn without_places(record: &Record) -> Arc<Record> {
+    let mut record = record.clone();
+    let results = [&mut record.result, &mut record.earlier_result];
+    let results = results.into_iter().flatten().map(|kept| &mut kept.body);
+    for body in results.chain(&mut record.payload) {
+        if let Content::Large(large) = &mut body.content {
+            (large.lsn, large.bytes) = (None, None);
+        }
+    }
+    record.into()
 }
 
 impl Tap {
