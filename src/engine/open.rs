@@ -10,26 +10,31 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkpoint::Keeper;
-use super::clock::{Clock, Position, Reading};
-use super::core::{Core, Phase, Policies, detach, large_bodies_mut};
+use super::clock::{Clock, Pace, Position, Reading};
+use super::commit::Committer;
+use super::core::{Core, Phase, Policies};
 use super::gather::Gather;
 use super::late::Late;
-use super::recent::{Recent, Slot};
+use super::recent::Recent;
 use super::reserve::Reserve;
-use super::{Engine, EngineError, Inner, Life, Limits, Options, checkpoint, commit};
+use super::written::Written;
+use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
 use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::recovery::{self, Recovery};
-use crate::journal::writer::Writer;
 use crate::journal::{self, Mark};
+use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
 use crate::model::time::{BootTime, Timestamp};
-use crate::store::{self, Bodies, Change, Entry, Opened, Store, StoreError, decode_entry};
+use crate::store::{
+    self, Bodies, Change, CodecError, Entry, KeyHasher, Opened, Store, StoreError, Write,
+    decode_entry, encode_record,
+};
 
 pub(super) type StoreId = [u8; 16];
 
@@ -77,8 +82,8 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         }
     }
     store::remove_leftover(data.join(STORE))?;
-    let mut reserve = Reserve::open(&data, options.reserve)?;
-    let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
+    let reserve = Reserve::open(&data, options.reserve)?;
+    let (store, opened) = Store::open(data.join(STORE), options.store)?;
     match marker {
         Some(id) if id != opened.store_id => {
             return Err(EngineError::Mixed {
@@ -89,8 +94,50 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         // New, cut between the rename and here, or the marker was lost.
         None => write_marker(dir, &opened.store_id)?,
     }
+    let parts = Parts {
+        store,
+        opened,
+        journal: journal_disk(&data)?,
+        reserve,
+        pace: Pace::Machine,
+    };
+    let ready = recover(parts, options, limits, &mut report)?;
+    Ok((start(ready)?, report))
+}
+
+/// What a store is made of, opened.
+pub(super) struct Parts {
+    pub(super) store: Store,
+    pub(super) opened: Opened,
+    /// Where the journal is.
+    pub(super) journal: Arc<dyn Disk>,
+    pub(super) reserve: Reserve,
+    /// What the store thread goes by.
+    pub(super) pace: Pace,
+}
+
+/// An engine whose threads were not started.
+pub(super) struct Ready {
+    pub(super) inner: Arc<Inner>,
+    pub(super) committer: Committer,
+    pub(super) keeper: Keeper,
+}
+
+/// Brings what the journal has and the store has not to the store, and makes everything ready to go on.
+pub(super) fn recover(
+    parts: Parts,
+    options: Options,
+    limits: Limits,
+    report: &mut Report,
+) -> Result<Ready, EngineError> {
+    let Parts {
+        mut store,
+        opened,
+        journal: disk,
+        mut reserve,
+        pace,
+    } = parts;
     report.records = opened.records;
-    let disk = journal_disk(&data)?;
     let mut recovery = recovery::open(disk.clone(), opened.store_id, opened.checkpoint)?;
     let mut redone = Redone::of(&opened);
     redo(
@@ -101,7 +148,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         },
         &mut redone,
         &limits,
-        &mut report,
+        report,
     )?;
     let mut policies = Policies {
         by_namespace: redone.policies,
@@ -140,8 +187,8 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         .by_namespace
         .keys()
         .map(|name| name.as_str().into());
-    let recent = redone.recent.slots();
-    let recent = recent.map(|(key, _)| key.namespace().into());
+    let recent = redone.recent.rows().filter_map(|row| row.name());
+    let recent = recent.map(|key| key.namespace().into());
     let namespaces = stored.chain(configured).chain(recent).collect();
     let core = Core {
         clock,
@@ -158,19 +205,19 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         holds: 0,
         frozen_at: Timestamp::default(),
         namespaces,
-        entry: Vec::new(),
+        written: Written::default(),
         next_lsn,
         next_token: redone.next_token,
     };
-    let inner = Arc::new(Inner::new(core, reader, room, limits));
-    let keeper = Keeper {
-        // What the store has now does not fit: only fewer would.
-        records_when_full: full.then_some(store.records()),
-        store,
-        preparer,
-        reserve,
-    };
-    Ok((start(inner, writer, keeper)?, report))
+    let mut keeper = Keeper::new(store, preparer, reserve, pace);
+    if full {
+        keeper.begin_full();
+    }
+    Ok(Ready {
+        inner: Arc::new(Inner::new(core, reader, room, limits)),
+        committer: Committer::new(writer),
+        keeper,
+    })
 }
 
 /// What the store and the journal after it come to.
@@ -189,7 +236,7 @@ impl Redone {
     pub(super) fn of(opened: &Opened) -> Redone {
         let policies = opened.policies.iter();
         Redone {
-            recent: Recent::default(),
+            recent: Recent::new(KeyHasher::new(&opened.store_id)),
             stuck: false,
             lsn: opened.checkpoint,
             next_token: opened.next_token,
@@ -197,6 +244,16 @@ impl Redone {
             policies: policies
                 .map(|(name, policy)| (name.to_string(), policy.clone()))
                 .collect(),
+        }
+    }
+
+    /// The clocks stood there. What the store remembers of a sweep may be later than frames before it.
+    fn see(&mut self, position: Position) {
+        if self
+            .position
+            .is_none_or(|known| position.time >= known.time)
+        {
+            self.position = Some(position);
         }
     }
 }
@@ -239,19 +296,18 @@ fn redo(
                     let reason = format!("it says that it is entry {}", entry.lsn.0);
                     return Err(EngineError::Entry { lsn: lsn.0, reason });
                 }
-                redo_entry(redone, entry);
+                redo_entry(redone, entry)?;
                 report.redone += 1;
             }
         }
-        redone.position = Some(position(frame.mark()));
+        redone.see(position(frame.mark()));
         if redone.recent.active_bytes() >= limits.freeze_at && !redone.stuck {
             checkpoint_redone(target, redone)?;
         }
     }
     // A journal that was read to its end knows the last clocks, also where its last frame had no entry.
-    let last = recovery.last_mark().map(position);
-    if last.is_some_and(|last| redone.position.is_none_or(|known| last.time >= known.time)) {
-        redone.position = last;
+    if let Some(last) = recovery.last_mark() {
+        redone.see(position(last));
     }
     report.torn = recovery.torn_tail().map(|torn| {
         format!(
@@ -264,31 +320,31 @@ fn redo(
     checkpoint_redone(target, redone)
 }
 
-pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
+pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) -> Result<(), EngineError> {
     redone.lsn = entry.lsn;
+    #[cfg(feature = "canary")]
+    let entry = without_token(entry);
     if let Some(token) = entry.decision.token {
         redone.next_token = redone.next_token.max(token.next().unwrap_or(Token::MAX));
     }
     let lsn = entry.lsn;
     match entry.change {
-        Change::Put(key, mut record) => {
-            if let Some(before) = redone
-                .recent
-                .get(&key)
-                .and_then(|slot| slot.record.as_ref())
-            {
-                inherit(Arc::make_mut(&mut record), before);
-            }
-            redone.recent.put(
-                key,
-                Slot {
-                    record: Some(record),
-                    lsn,
-                },
-                false,
-            );
+        Change::Put(key, record) => {
+            redo_put(redone, lsn, &key, record).map_err(|error| EngineError::Entry {
+                lsn: lsn.0,
+                reason: error.to_string(),
+            })?;
         }
-        Change::Remove(key) => redone.recent.put(key, Slot { record: None, lsn }, false),
+        Change::Remove(key) => {
+            let change = Write {
+                lsn,
+                value: None,
+                large: false,
+                bodies: Vec::new(),
+            };
+            let hash = redone.recent.hash(&key);
+            redone.recent.put(hash, &key, change, false);
+        }
         Change::Policy(namespace, Some(policy)) => {
             redone.policies.insert(namespace.into(), policy);
         }
@@ -297,20 +353,42 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
         }
         Change::None(_) | Change::Tally(_) => {}
     }
+    Ok(())
 }
 
-/// Takes over the bytes of large bodies that an earlier entry brought and this one only refers to.
-fn inherit(record: &mut Record, before: &Record) {
-    let mut before = before.clone();
-    let known = detach(&mut before);
-    for large in large_bodies_mut(record) {
-        if let (None, Some((_, bytes))) = (
-            &large.bytes,
-            known.iter().find(|(lsn, _)| large.lsn == Some(*lsn)),
-        ) {
-            large.bytes = Some(bytes.clone());
-        }
+#[cfg(feature = "canary")]
+fn without_token(mut entry: Entry) -> Entry {
+    if crate::canary::has(crate::canary::Fault::TokenResetOnRestart) {
+        entry.decision.token = None;
     }
+    entry
+}
+
+fn redo_put(
+    redone: &mut Redone,
+    lsn: Lsn,
+    key: &RecordKey,
+    mut record: Arc<Record>,
+) -> Result<(), CodecError> {
+    let hash = redone.recent.hash(key);
+    let large = record.large_bodies().next().is_some();
+    if large
+        && let Some(before) = redone.recent.get(hash, key)
+        && let Some(before) = before.record()?
+    {
+        // Large bodies that an earlier entry brought and this one only refers to.
+        Arc::make_mut(&mut record).attach_bodies(&before.held_bodies());
+    }
+    let mut row = Vec::new();
+    encode_record(key.joined(), &record, &mut row)?;
+    let change = Write {
+        lsn,
+        value: Some(&row),
+        large,
+        bodies: record.held_bodies(),
+    };
+    redone.recent.put(hash, key, change, false);
+    Ok(())
 }
 
 /// Brings to the store what was redone. On a disk that is full, reserve included, it stays in memory: nothing
@@ -341,7 +419,12 @@ pub(super) fn checkpoint_redone(
     Ok(())
 }
 
-fn start(inner: Arc<Inner>, writer: Writer, keeper: Keeper) -> Result<Engine, EngineError> {
+fn start(ready: Ready) -> Result<Engine, EngineError> {
+    let Ready {
+        inner,
+        committer,
+        keeper,
+    } = ready;
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
             .name(name.into())
@@ -350,18 +433,14 @@ fn start(inner: Arc<Inner>, writer: Writer, keeper: Keeper) -> Result<Engine, En
     };
     let journal = {
         let inner = inner.clone();
-        spawn(
-            "onced-journal",
-            Box::new(move || commit::run(&inner, writer)),
-        )?
+        spawn("onced-journal", Box::new(move || committer.run(&inner)))?
     };
     let keeper = {
         let inner = inner.clone();
         spawn("onced-store", Box::new(move || keeper.run(&inner)))?
     };
     inner.threads.lock().extend([journal, keeper]);
-    let _life = Arc::new(Life(inner.clone()));
-    Ok(Engine { inner, _life })
+    Ok(Engine::of(inner))
 }
 
 /// Makes an empty store beside where it will be, and moves it there in one step.

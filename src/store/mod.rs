@@ -23,6 +23,7 @@ mod entry_rows;
 mod error;
 mod filter;
 mod layout;
+mod memtable;
 mod open;
 mod read;
 mod repair;
@@ -39,15 +40,19 @@ mod tests;
 pub use backend::Source;
 pub use check::{Facts, Finding, Report, Wanted, check, check_backend, lacking};
 pub use checkpoint::{Checkpoint, Committed};
-pub use codec::{CodecError, Part, decode_entry, encode_entry};
+pub use codec::{CodecError, Part, decode_entry, encode_entry, encode_put, encode_record};
 pub use compact::{CompactError, Compacted, compact, remove_leftover};
 pub use entry::{Change, Decision, Entry, OUTCOMES, VERBS};
 pub use error::StoreError;
-pub use filter::FilterStats;
+pub use filter::{FilterStats, KeyHasher};
+pub use memtable::{Memtable, OwnedRow, Row, Write};
 pub use open::{FORMAT, Opened, Options, Store};
 pub use read::{Bodies, Page, Reader, Rows, Scan, Which};
 pub use repair::{Fix, repair, repair_backend};
 pub use sweep::Swept;
+
+#[cfg(test)]
+pub(crate) use filter::without_filters;
 
 /// What a simulation implements to stand in for the disk.
 pub use redb::StorageBackend;

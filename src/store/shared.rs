@@ -56,6 +56,8 @@ pub(super) struct Shared {
     catalog: RwLock<Arc<Catalog>>,
     pub(super) counters: FilterCounters,
     pub(super) namespaces: Mutex<Namespaces>,
+    #[cfg(feature = "canary")]
+    late: Mutex<Vec<(Place, Filter)>>,
 }
 
 struct Slot {
@@ -151,6 +153,8 @@ impl Shared {
             })),
             counters: FilterCounters::default(),
             namespaces: Mutex::new(Namespaces::new()),
+            #[cfg(feature = "canary")]
+            late: Mutex::default(),
         }
     }
 
@@ -167,12 +171,29 @@ impl Shared {
             .any(|(_, filter)| filter.contains(hash))
     }
 
+    /// Marks which of some keys any table may hold, by their hashes: on the path of every command. Table by
+    /// table, so that the look-ups of a batch wait for memory together.
+    pub(super) fn mark_possible(&self, hashes: &[u64], possible: &mut [bool]) {
+        let catalog = self.catalog.read();
+        for (_, filter) in &catalog.filters {
+            for (hash, possible) in hashes.iter().zip(&mut *possible) {
+                *possible = *possible || filter.contains(*hash);
+            }
+        }
+    }
+
     /// Shows readers the writer's filters. `less` says that something was taken away.
     pub(super) fn publish(&self, tables: &Tables, less: bool) {
         let filters = tables
             .iter()
             .map(|(place, live)| (*place, live.filter.clone()))
             .collect();
+        #[cfg(feature = "canary")]
+        let filters = if crate::canary::has(crate::canary::Fault::FilterUpdatedLate) {
+            std::mem::replace(&mut *self.late.lock(), filters)
+        } else {
+            filters
+        };
         let mut catalog = self.catalog.write();
         let epoch = catalog.epoch + u64::from(less);
         *catalog = Arc::new(Catalog { epoch, filters });

@@ -44,12 +44,12 @@ fn allocated_blocks_level_off_over_thirty_fill_and_expire_cycles() {
                     next_token: opened.next_token,
                     mark: opened.mark.clone(),
                     policies: Vec::new(),
-                    changes: (0..KEYS / 8).map(change).collect(),
+                    changes: changes(&opened, (0..KEYS / 8).map(change)),
                 })
                 .unwrap();
         }
         now += CYCLE;
-        let swept = store.sweep(Timestamp::from_millis(now)).unwrap();
+        let swept = store.sweep(Timestamp::from_millis(now), b"").unwrap();
         assert!(swept.records >= KEYS as u64, "cycle {cycle}: {swept:?}");
         blocks.push(fs::metadata(&path).unwrap().blocks());
     }
