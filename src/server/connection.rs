@@ -189,8 +189,12 @@ impl Connection {
             let written = tokio::time::timeout(patience, self.stream.write(left)).await;
             match written {
                 Ok(written) => left = left.get(written?..).unwrap_or_default(),
-                Err(_) if self.share.is_short() => return Err(io::ErrorKind::TimedOut.into()),
-                Err(_) => {}
+                Err(_) => {
+                    self.share.settle();
+                    if self.share.is_short() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
             }
         }
         Ok(())
