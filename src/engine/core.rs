@@ -127,7 +127,10 @@ impl Unit {
 
 /// Whether a command can change anything.
 pub(super) fn writes(verb: &Verb) -> bool {
-    !matches!(verb, Verb::Get | Verb::String(StringVerb::Read))
+    !matches!(
+        verb,
+        Verb::Get | Verb::String(StringVerb::Read | StringVerb::Digest)
+    )
 }
 
 fn cost(command: &Command) -> usize {
@@ -162,11 +165,17 @@ fn shows_bodies(verb: &Verb) -> bool {
             | Verb::Get
             | Verb::String(
                 StringVerb::Read
+                    | StringVerb::Digest
                     | StringVerb::Set(_)
                     | StringVerb::Delete { .. }
                     | StringVerb::Expire { .. }
             )
     )
+}
+
+/// Whether the bodies' bytes are needed to decide: those of a large value may be in the store alone.
+fn looks_into_value(verb: &Verb) -> bool {
+    matches!(verb, Verb::String(verb) if verb.looks_into_value())
 }
 
 impl Core {
@@ -354,6 +363,15 @@ impl Core {
             None => self.record(key, fetched),
         };
         let found = self.found(key, fetched);
+        let whole = match (record, found) {
+            (Some(record), Some(found)) if looks_into_value(&command.verb) => {
+                let mut record = record.clone();
+                attach(&mut record, &found.bodies);
+                Some(record)
+            }
+            _ => None,
+        };
+        let record = whole.as_ref().or(record);
         let policy = self.policies.get(command.key.namespace());
         let token = (token < Token::MAX).then_some(token);
         let context = Context {

@@ -156,6 +156,8 @@ pub enum StringReply {
     Expired(bool),
     /// To an increment: the new value.
     Number(i64),
+    /// To a digest: the value's XXH3, or there is no value.
+    Digest(Option<u64>),
     /// The value is not a number.
     NotAnInteger,
     /// The sum is no 64-bit number.

@@ -62,6 +62,30 @@ pub(super) const COMMANDS: &[Description] = &[
         .flags("write", "@keyspace @write @slow")
         .keys(-1, 1, "RM delete")
         .says("generic", "1.0.0", "Delete a key"),
+    Description::new("delex", -2, strings::delex)
+        .flags("write fast", "@write @string @fast")
+        .keys(1, 1, "RW delete variable_flags")
+        .says(
+            "string",
+            "8.4.0",
+            "Delete a key, if its value or the digest of it compares so",
+        ),
+    Description::new("delifeq", 3, strings::delifeq)
+        .flags("write fast", "@write @string @fast")
+        .keys(1, 1, "RW delete")
+        .says(
+            "string",
+            "9.0.0",
+            "Delete a key if its value equals the given one (of Valkey)",
+        ),
+    Description::new("digest", 2, strings::digest)
+        .flags("readonly fast", "@read @string @fast")
+        .keys(1, 1, "RO access")
+        .says(
+            "string",
+            "8.4.0",
+            "Get the XXH3 digest of the value of a key",
+        ),
     Description::new("echo", 2, connection::echo)
         .flags("loading stale fast", "@fast @connection")
         .says("connection", "1.0.0", "Echo the given string"),
@@ -168,6 +192,13 @@ pub(super) const COMMANDS: &[Description] = &[
         .flags("write denyoom", "@write @string @slow")
         .keys(-1, 2, "OW update")
         .says("string", "1.0.1", "Set multiple keys to multiple values"),
+    Description::new("msetex", -4, strings::msetex)
+        .flags("write denyoom movablekeys", "@write @string @slow")
+        .says(
+            "string",
+            "8.4.0",
+            "Set several keys with one expiration, all of them or none",
+        ),
     Description::new("msetnx", -3, strings::msetnx)
         .flags("write denyoom", "@write @string @slow")
         .keys(-1, 2, "OW insert")

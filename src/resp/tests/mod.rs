@@ -51,6 +51,20 @@ impl Desk {
         }
     }
 
+    /// The engine closed and opened again: what it knew is in the store alone.
+    fn restart(&mut self) {
+        self.engine.close().expect("it closes");
+        let mut options = engine::Options {
+            clock: Source::Manual(self.clock.clone()),
+            ..engine::Options::default()
+        };
+        options.journal.segment_size = 16 << 20;
+        self.engine = Engine::open(self._dir.path(), options)
+            .expect("an engine")
+            .0;
+        self.reconnect();
+    }
+
     /// Another connection in place of this one.
     fn reconnect(&mut self) {
         self.session = Session::new(self.face.clone(), "peer".to_owned());
