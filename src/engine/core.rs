@@ -12,7 +12,9 @@ use bytes::Bytes;
 use super::clock::Clock;
 use super::gather::{Durable, Gather};
 use super::late::Late;
-use super::recent::{Frozen, Recent, Slot, record_size};
+use super::program::Watches;
+pub(super) use super::recent::record_size;
+use super::recent::{Frozen, Recent, Slot};
 use super::{MAX_NAMESPACES, Unavailable, Unit};
 use crate::model::body::{Content, LargeContent};
 use crate::model::command::{Command, Mode, Payload, StringVerb, Verb};
@@ -59,6 +61,8 @@ pub(super) struct Core {
     pub(super) frozen_at: Timestamp,
     /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.
     pub(super) namespaces: HashSet<Box<str>>,
+    /// What connections watch.
+    pub(super) watches: Watches,
     /// A buffer for entries.
     pub(super) entry: Vec<u8>,
     pub(super) next_lsn: Lsn,
@@ -133,7 +137,7 @@ pub(super) fn writes(verb: &Verb) -> bool {
     )
 }
 
-fn cost(command: &Command) -> usize {
+pub(super) fn cost(command: &Command) -> usize {
     if !writes(&command.verb) {
         return 0;
     }
@@ -344,7 +348,7 @@ impl Core {
     }
 
     /// One decision on the record as memory, the unit so far or the store has it; nothing is kept yet.
-    fn step(
+    pub(super) fn step(
         &self,
         command: &Command,
         fetched: &Fetched,
@@ -422,7 +426,7 @@ impl Core {
     }
 
     /// Writes decisions down that stand or fall together. Nothing is written if one of the entries cannot be.
-    fn keep_all(
+    pub(super) fn keep_all(
         &mut self,
         steps: Vec<(&Command, Step)>,
         fetched: &Fetched,
@@ -464,6 +468,7 @@ impl Core {
             self.namespaces.insert(key.namespace().into());
         }
         self.next_lsn = Lsn(slot.lsn.0.saturating_add(1));
+        self.watches.changed(key);
         self.recent.put(key.clone(), slot, existed);
     }
 

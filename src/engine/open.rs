@@ -19,6 +19,7 @@ use super::clock::{Clock, Position, Reading};
 use super::core::{Core, Phase, Policies, detach, large_bodies_mut};
 use super::gather::Gather;
 use super::late::Late;
+use super::program::Watches;
 use super::recent::{Recent, Slot};
 use super::reserve::Reserve;
 use super::{Engine, EngineError, Inner, Life, Limits, Options, checkpoint, commit};
@@ -158,6 +159,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         holds: 0,
         frozen_at: Timestamp::default(),
         namespaces,
+        watches: Watches::default(),
         entry: Vec::new(),
         next_lsn,
         next_token: redone.next_token,

@@ -270,6 +270,7 @@ impl Outcome {
             Verdict::String(reply) => matches!(
                 reply,
                 StringReply::Read
+                    | StringReply::Digest(_)
                     | StringReply::Set { written: true }
                     | StringReply::Deleted(_)
                     | StringReply::Expired(_)

@@ -69,7 +69,10 @@ pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
         Unavailable::Overloaded => format!("TRYAGAIN {error}"),
-        Unavailable::TooLarge | Unavailable::Namespaces | Unavailable::Defect => {
+        Unavailable::TooLarge
+        | Unavailable::Namespaces
+        | Unavailable::Program(_)
+        | Unavailable::Defect => {
             format!("ERR {error}")
         }
         Unavailable::Stopping => {

@@ -1,0 +1,474 @@
+//! Several commands as one decision: each sees what the earlier ones did, and all that they changed becomes
+//! durable in one frame, or nothing of it.
+//!
+//! A program runs under the engine's lock, at one instant, over keys that it declared: what their records
+//! are was read before. What it does is staged, and kept only when it has ended; a program that is put off,
+//! because there is no room for what it wrote, runs again from its beginning. So a program bounds its own
+//! time, and has no effect but through [`Steps`].
+//!
+//! Deliberately absent: what a program is. `EXEC` and scripts are the Redis face's.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::core::{Core, Cost, Fetched, cost, record_size};
+use super::gather::Durable;
+use super::{Engine, Hold, Inner, PATIENCE, REDOS, Unavailable, Unit};
+use crate::model::command::{Command, StringVerb, Verb};
+use crate::model::key::RecordKey;
+use crate::model::outcome::Outcome;
+use crate::model::record::{Lsn, Record, Token};
+use crate::model::time::Now;
+use crate::model::transition::{Effect, Step};
+
+/// The most keys of one program.
+pub const MAX_KEYS: usize = 10_000;
+/// The most changes that one program may make.
+pub const MAX_CHANGES: usize = 10_000;
+/// The most keys that are watched at once, over all connections.
+pub const MAX_WATCHED: usize = 100_000;
+
+/// Commands that are decided together, chosen while they are decided.
+pub trait Program: Send {
+    /// What it answers.
+    type Answer: Send;
+
+    /// The keys it may touch.
+    fn keys(&self) -> &[RecordKey];
+
+    /// Called before each run, outside the lock: for whatever takes its time.
+    fn prepare(&mut self) {}
+
+    /// Runs, under the lock. Only the last run counts.
+    fn run(&mut self, steps: &mut Steps<'_>) -> Self::Answer;
+}
+
+/// A bound of programs that was met. Nothing was stored by the command that met it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A key was not declared.
+    Undeclared,
+    /// More than [`MAX_KEYS`] keys.
+    Keys,
+    /// More than [`MAX_CHANGES`] changes.
+    Changes,
+    /// More than [`MAX_WATCHED`] keys are watched.
+    Watched,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Undeclared => f.write_str(
+                "a key was used that was not declared; give all keys of a script as KEYS",
+            ),
+            Bound::Keys => write!(f, "more than {MAX_KEYS} keys in one transaction or script"),
+            Bound::Changes => {
+                write!(
+                    f,
+                    "more than {MAX_CHANGES} changes in one transaction or script"
+                )
+            }
+            Bound::Watched => write!(
+                f,
+                "{MAX_WATCHED} keys are watched already, over all connections; try again"
+            ),
+        }
+    }
+}
+
+/// What a program asks of the engine, at one instant.
+pub struct Steps<'a> {
+    core: &'a mut Core,
+    fetched: &'a Fetched,
+    declared: &'a HashMap<RecordKey, ()>,
+    now: Now,
+    /// Whether there is room for changes at all.
+    writable: bool,
+    /// What no change may be larger than, all together.
+    most: u64,
+    token: Token,
+    /// The highest entry that was seen.
+    rest: Lsn,
+    staged: HashMap<RecordKey, Option<Arc<Record>>>,
+    taken: Vec<(Command, Step)>,
+    cost: Cost,
+}
+
+impl fmt::Debug for Steps<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Steps({} taken)", self.taken.len())
+    }
+}
+
+impl Steps<'_> {
+    /// The instant.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Decides a unit on what the earlier ones left; its answers come one by one, as those of
+    /// [`Engine::submit`].
+    pub fn decide(&mut self, unit: &Unit) -> Vec<Result<Outcome, Unavailable>> {
+        match unit {
+            Unit::One(command) => vec![self.one(command)],
+            Unit::All(commands) => self.all(commands),
+        }
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            token: self.token,
+            staged: self.staged.clone(),
+            taken: self.taken.len(),
+            cost: self.cost,
+        }
+    }
+
+    /// Undoes what was done since.
+    pub fn undo(&mut self, to: Mark) {
+        self.taken.truncate(to.taken);
+        (self.token, self.staged, self.cost) = (to.token, to.staged, to.cost);
+    }
+
+    /// Whether nothing happened to the watched keys since.
+    #[must_use]
+    pub fn unchanged(&self, watch: &Watch) -> bool {
+        watch.seen.iter().all(|(key, seen)| {
+            let changes = self.core.watches.0.get(key).map(|watched| watched.changes);
+            // What was there and is past its end now has changed too, though nobody wrote it.
+            changes == Some(seen.changes) && (!seen.present || self.present(key))
+        })
+    }
+
+    fn one(&mut self, command: &Command) -> Result<Outcome, Unavailable> {
+        let key = &command.key;
+        if !self.declared.contains_key(key) {
+            return Err(Unavailable::Program(Bound::Undeclared));
+        }
+        let staged = self.staged.get(key);
+        let (now, token) = (self.now, self.token);
+        let step = self
+            .core
+            .step(command, self.fetched, now, token, staged, &mut self.rest)?;
+        let after = match &step.effect {
+            Effect::None if step.late.is_none() => return Ok(step.outcome),
+            Effect::None => None,
+            Effect::Put(record) => Some(Some(record.clone())),
+            Effect::Remove => Some(None),
+        };
+        if let Some(after) = after {
+            if !self.writable {
+                return Err(Unavailable::Full);
+            }
+            if self.taken.len() >= MAX_CHANGES {
+                return Err(Unavailable::Program(Bound::Changes));
+            }
+            let size = after.as_deref().map_or(0, record_size);
+            let own = cost(command).saturating_add(size);
+            if (self.cost.journal.saturating_add(own)) as u64 > self.most {
+                return Err(Unavailable::TooLarge);
+            }
+            self.cost.journal = self.cost.journal.saturating_add(own);
+            self.cost.memory = self.cost.memory.saturating_add(own);
+            self.staged.insert(key.clone(), after);
+        }
+        if step.granted {
+            self.token = self.token.next().unwrap_or(Token::MAX);
+        }
+        let outcome = step.outcome.clone();
+        self.taken.push((command.clone(), step));
+        Ok(outcome)
+    }
+
+    /// All of them, or none: where one does not hold, the earlier ones are undone.
+    fn all(&mut self, commands: &[Command]) -> Vec<Result<Outcome, Unavailable>> {
+        let (taken, token, cost) = (self.taken.len(), self.token, self.cost);
+        let before: Vec<_> = commands
+            .iter()
+            .map(|command| (command.key.clone(), self.staged.get(&command.key).cloned()))
+            .collect();
+        let mut answers = Vec::with_capacity(commands.len());
+        for command in commands {
+            match self.one(command) {
+                Ok(outcome) => answers.push(Ok(outcome)),
+                Err(why) => {
+                    answers = vec![Err(why); commands.len()];
+                    break;
+                }
+            }
+        }
+        let holds = |answer: &Result<Outcome, _>| answer.as_ref().is_ok_and(Outcome::holds);
+        if !answers.iter().all(holds) {
+            self.taken.truncate(taken);
+            (self.token, self.cost) = (token, cost);
+            // Backwards, so that of a key that comes twice the first state stays.
+            for (key, staged) in before.into_iter().rev() {
+                match staged {
+                    Some(staged) => self.staged.insert(key, staged),
+                    None => self.staged.remove(&key),
+                };
+            }
+        }
+        answers
+    }
+
+    fn present(&self, key: &RecordKey) -> bool {
+        let read = Command::new(key.clone(), Verb::String(StringVerb::Read));
+        let (now, token) = (self.now, self.token);
+        let mut rest = Lsn(0);
+        let step = self
+            .core
+            .step(&read, self.fetched, now, token, None, &mut rest);
+        step.is_ok_and(|step| step.outcome.record.is_some())
+    }
+}
+
+/// How far a program had come.
+pub struct Mark {
+    token: Token,
+    staged: HashMap<RecordKey, Option<Arc<Record>>>,
+    taken: usize,
+    cost: Cost,
+}
+
+impl fmt::Debug for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mark({} taken)", self.taken)
+    }
+}
+
+/// Keys that are watched, each with how often it had changed.
+#[derive(Debug, Default)]
+pub(super) struct Watches(HashMap<RecordKey, Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    watchers: usize,
+    changes: u64,
+}
+
+impl Watches {
+    /// A record was written or removed.
+    pub(super) fn changed(&mut self, key: &RecordKey) {
+        if let Some(watched) = self.0.get_mut(key) {
+            watched.changes = watched.changes.wrapping_add(1);
+        }
+    }
+}
+
+/// Keys as they were at one instant; [`Steps::unchanged`] says whether anything happened to them since, and
+/// be it that they were written and written back. Costs memory until it is dropped.
+pub struct Watch {
+    inner: Arc<Inner>,
+    seen: Vec<(RecordKey, Seen)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    changes: u64,
+    present: bool,
+}
+
+impl Watch {
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &RecordKey> {
+        self.seen.iter().map(|(key, _)| key)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch({} keys)", self.seen.len())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut core = self.inner.core.lock();
+        for (key, _) in &self.seen {
+            if let Some(watched) = core.watches.0.get_mut(key) {
+                watched.watchers = watched.watchers.saturating_sub(1);
+                if watched.watchers == 0 {
+                    core.watches.0.remove(key);
+                }
+            }
+        }
+    }
+}
+
+/// The program that begins to watch.
+struct Begin<'a> {
+    keys: Vec<RecordKey>,
+    inner: &'a Arc<Inner>,
+}
+
+impl Program for Begin<'_> {
+    type Answer = Result<Watch, Unavailable>;
+
+    fn keys(&self) -> &[RecordKey] {
+        &self.keys
+    }
+
+    fn run(&mut self, steps: &mut Steps<'_>) -> Self::Answer {
+        if steps.core.watches.0.len().saturating_add(self.keys.len()) > MAX_WATCHED {
+            return Err(Unavailable::Program(Bound::Watched));
+        }
+        let mut seen = Vec::with_capacity(self.keys.len());
+        for key in &self.keys {
+            let present = steps.present(key);
+            let watched = steps.core.watches.0.entry(key.clone()).or_default();
+            watched.watchers = watched.watchers.saturating_add(1);
+            let changes = watched.changes;
+            seen.push((key.clone(), Seen { changes, present }));
+        }
+        let inner = self.inner.clone();
+        Ok(Watch { inner, seen })
+    }
+}
+
+/// What came of one look under the lock.
+enum Attempt<Answer> {
+    Done(Answer, Option<Durable>),
+    Read(Vec<RecordKey>, u64),
+    Wait,
+}
+
+impl Engine {
+    /// Runs a program: one decision, answered once what it rests on is durable.
+    ///
+    /// # Errors
+    /// Then nothing was stored, but after [`Unavailable::Stopping`] it may have been.
+    pub async fn run<P: Program>(&self, mut program: P) -> Result<P::Answer, Unavailable> {
+        if program.keys().len() > MAX_KEYS {
+            return Err(Unavailable::Program(Bound::Keys));
+        }
+        let declared: HashMap<RecordKey, ()> =
+            program.keys().iter().map(|key| (key.clone(), ())).collect();
+        let read =
+            |key: &RecordKey| Unit::One(Command::new(key.clone(), Verb::String(StringVerb::Read)));
+        let reads: Vec<Unit> = declared.keys().map(read).collect();
+        let mut fetched = Fetched::default();
+        let mut redos = 0;
+        let mut hold = None;
+        program.prepare();
+        let (answer, durable) = loop {
+            // Asked for before the look, so that no wake-up in between is lost.
+            let room_made = self.inner.room_made.notified();
+            match self.attempt(&mut program, &declared, &reads, &fetched)? {
+                Attempt::Done(answer, durable) => break (answer, durable),
+                Attempt::Wait => {
+                    // A checkpoint makes room, so it must not wait for this program.
+                    hold = None;
+                    if tokio::time::timeout(PATIENCE, room_made).await.is_err() {
+                        let full = self.running()?.full;
+                        return Err(match full {
+                            true => Unavailable::Full,
+                            false => Unavailable::Overloaded,
+                        });
+                    }
+                    program.prepare();
+                }
+                Attempt::Read(keys, number) => {
+                    redos += 1;
+                    if redos > REDOS && hold.is_none() {
+                        hold = Some(Hold::new(&self.inner));
+                    }
+                    if fetched.checkpoints != number {
+                        fetched = Fetched {
+                            checkpoints: number,
+                            ..Fetched::default()
+                        };
+                    }
+                    let found = self.fetch(keys).await?;
+                    fetched.found.extend(found);
+                }
+            }
+        };
+        drop(hold);
+        if let Some(durable) = durable
+            && durable.await.is_err()
+        {
+            // The journal failed: what was decided may or may not be on the disk.
+            return Err(Unavailable::Stopping);
+        }
+        Ok(answer)
+    }
+
+    /// Watches keys from now on.
+    ///
+    /// # Errors
+    /// See [`Unavailable`].
+    pub async fn watch(&self, keys: Vec<RecordKey>) -> Result<Watch, Unavailable> {
+        let inner = &self.inner;
+        self.run(Begin { keys, inner }).await?
+    }
+
+    fn attempt<P: Program>(
+        &self,
+        program: &mut P,
+        declared: &HashMap<RecordKey, ()>,
+        reads: &[Unit],
+        fetched: &Fetched,
+    ) -> Result<Attempt<P::Answer>, Unavailable> {
+        let mut core = self.running()?;
+        let missing = core.missing(reads, fetched, |key| self.inner.reader.may_contain(key));
+        if !missing.is_empty() {
+            return Ok(Attempt::Read(missing, core.checkpoints));
+        }
+        let was_empty = core.gather.is_empty();
+        let mut writable = true;
+        let (answer, durable) = loop {
+            let (now, token) = (core.clock.now(), core.next_token);
+            let mut steps = Steps {
+                fetched,
+                declared,
+                now,
+                writable,
+                most: self.inner.limits.unit(),
+                token,
+                rest: Lsn(0),
+                staged: HashMap::new(),
+                taken: Vec::new(),
+                cost: Cost::default(),
+                core: &mut core,
+            };
+            let answer = program.run(&mut steps);
+            let Steps {
+                taken, cost, rest, ..
+            } = steps;
+            if taken.is_empty() {
+                break (answer, core.gather.wait(rest));
+            }
+            if cost.memory > 0 && !self.has_room(&mut core, cost) {
+                if core.exhausted && writable {
+                    writable = false;
+                    continue;
+                }
+                return Ok(Attempt::Wait);
+            }
+            let first = core.next_lsn;
+            let steps = taken.iter().map(|(command, step)| (command, step.clone()));
+            core.keep_all(steps.collect(), fetched, now, true)?;
+            let rest = match core.next_lsn {
+                next if next > first => rest.max(Lsn(next.0.saturating_sub(1))),
+                _ => rest,
+            };
+            break (answer, core.gather.wait(rest));
+        };
+        let wake_journal = was_empty && !core.gather.is_empty();
+        let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
+        drop(core);
+        if wake_journal {
+            self.inner.gathered.notify_one();
+        }
+        if wake_store {
+            self.inner.wake_store.notify_one();
+        }
+        Ok(Attempt::Done(answer, durable))
+    }
+}
