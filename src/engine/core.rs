@@ -116,7 +116,9 @@ pub(super) struct Decided {
 }
 
 impl Unit {
-    pub(super) fn commands(&self) -> &[Command] {
+    /// Its commands, in order.
+    #[must_use]
+    pub fn commands(&self) -> &[Command] {
         match self {
             Unit::One(command) => std::slice::from_ref(command),
             Unit::All(commands) => commands,

@@ -337,6 +337,15 @@ impl Verb {
         }
     }
 
+    /// The payload it carries.
+    #[must_use]
+    pub fn payload(&self) -> Option<&Payload> {
+        match self {
+            Verb::Claim(claim) => claim.payload.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Step 1 of every decision: what can be refused without looking at the record.
     ///
     /// # Errors

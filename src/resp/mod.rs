@@ -4,15 +4,18 @@
 //! In reading order: [`frame`] takes requests out of a buffer, [`commands`] knows what each asks for,
 //! [`render`] and [`reply`] write what is answered, [`session`] is one connection without its socket.
 //!
-//! Deliberately absent: transactions and scripts. Until they are here `MULTI` is answered with an error,
-//! and so is everything after it up to `EXEC` or `DISCARD`, because these commands were meant to happen
-//! together or not at all: a `DEL` among them must never run by itself.
+//! Transactions and scripts are decided as one: [`program`] says what they ask of the engine, [`lua`] is the
+//! world of one script.
+//!
+//! Deliberately absent: hashes, lists, sets, streams, and anything a transaction would do half.
 
 mod commands;
 mod face;
 mod frame;
 mod glob;
 mod inline;
+mod lua;
+mod program;
 mod render;
 mod reply;
 mod session;

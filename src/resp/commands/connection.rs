@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
+use super::transactions::Transaction;
 use super::{Call, Channel, Next, Refusal};
+use crate::engine::program::Watch;
 use crate::model::key::DEFAULT_NAMESPACE;
 use crate::resp::frame::integer;
 use crate::resp::reply::Protocol;
@@ -47,8 +49,9 @@ pub(in crate::resp) struct Connection {
     pub(in crate::resp) peer: String,
     pub(in crate::resp) protocol: Protocol,
     pub(in crate::resp) quiet: Quiet,
-    /// A `MULTI` was refused: what follows belongs to its transaction, and is refused too.
-    pub(super) barred: bool,
+    pub(in crate::resp) transaction: Transaction,
+    /// Keys that `EXEC` looks at first.
+    pub(in crate::resp) watches: Vec<Watch>,
     pub(super) subscriptions: BTreeSet<(Channel, Bytes)>,
     database: usize,
     name: Bytes,
@@ -90,6 +93,51 @@ impl Connection {
     /// The namespace of the selected database.
     pub(in crate::resp) fn namespace(&self) -> &'static str {
         namespace(self.database).unwrap_or(DEFAULT_NAMESPACE)
+    }
+
+    /// As it is, without what `EXEC` ends.
+    pub(super) fn copy(&self) -> Connection {
+        Connection {
+            id: self.id,
+            peer: self.peer.clone(),
+            protocol: self.protocol,
+            quiet: self.quiet,
+            transaction: Transaction::None,
+            watches: Vec::new(),
+            subscriptions: self.subscriptions.clone(),
+            database: self.database,
+            name: self.name.clone(),
+            library: self.library.clone(),
+            library_version: self.library_version.clone(),
+        }
+    }
+
+    /// For the commands of a script: they are answered in RESP2, and select for themselves alone.
+    pub(super) fn for_script(&self) -> Connection {
+        Connection {
+            id: self.id,
+            database: self.database,
+            ..Connection::default()
+        }
+    }
+
+    /// The transaction is over, and nothing is watched any more.
+    pub(super) fn end_transaction(&mut self) {
+        self.transaction = Transaction::None;
+        self.watches.clear();
+    }
+
+    /// A command was refused. In a transaction that aborts it; and of a `MULTI` what follows must not run.
+    pub(super) fn refused(&mut self, name: &[u8]) {
+        let nested = matches!(self.transaction, Transaction::Open(_));
+        if name.eq_ignore_ascii_case(b"multi") && !nested {
+            self.transaction = Transaction::Barred;
+        } else if !["multi", "watch"]
+            .iter()
+            .any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
+        {
+            self.transaction.fail();
+        }
     }
 
     /// In RESP2 a connection with subscriptions can do little else.
@@ -238,7 +286,8 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let Connection {
         protocol,
         quiet,
-        barred,
+        transaction,
+        watches,
         subscriptions,
         database,
         name,
@@ -246,7 +295,8 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
     } = &mut *call.connection;
     *protocol = Protocol::default();
     *quiet = Quiet::No;
-    *barred = false;
+    *transaction = Transaction::None;
+    watches.clear();
     subscriptions.clear();
     *database = 0;
     *name = Bytes::new();

@@ -1,15 +1,18 @@
 //! Commands about the server, and what the engine is asked beside decisions.
 
 use super::scan::{self, Scan};
-use super::{Call, Next, Refusal};
+use super::{Call, Connection, Next, Refusal};
 use crate::engine::Engine;
+use crate::model::key::RecordKey;
+use crate::model::time::Now;
 use crate::resp::frame::integer;
+use crate::resp::program::Plan;
 use crate::resp::render::unavailable;
 use crate::resp::reply::Writer;
 use crate::resp::{DATABASES, Face, REDIS_VERSION, glob};
 
 /// What is asked of the engine beside decisions. It is answered after all that came before it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::resp) enum Question {
     /// `DBSIZE`, of a namespace.
     Size(&'static str),
@@ -19,27 +22,48 @@ pub(in crate::resp) enum Question {
     Info(Vec<&'static str>),
     /// `SCAN`.
     Scan(Scan),
+    /// `WATCH`, of keys that are not watched yet.
+    Watch(Vec<RecordKey>),
+    /// `EXEC`, or a script.
+    Plan(Box<Plan>),
 }
 
 impl Question {
+    /// Writes the reply, if the instant is all it needs.
+    pub(in crate::resp) fn answer_at(&self, now: Now, reply: &mut Writer<'_>) -> bool {
+        if !matches!(self, Question::Time) {
+            return false;
+        }
+        let millis = now.to_wall(now.time).as_millis();
+        reply.array(2);
+        reply.bulk((millis / 1000).to_string().as_bytes());
+        reply.bulk((millis % 1000 * 1000).to_string().as_bytes());
+        true
+    }
+
     /// Asks, and writes the reply.
     pub(in crate::resp) async fn answer(
         self,
         face: &Face,
         engine: &Engine,
+        connection: &mut Connection,
         reply: &mut Writer<'_>,
     ) {
         match self {
+            Question::Watch(keys) => match engine.watch(keys).await {
+                Ok(watch) => {
+                    connection.watches.push(watch);
+                    reply.status("OK");
+                }
+                Err(error) => reply.error(&unavailable(error)),
+            },
+            Question::Plan(plan) => plan.answer(face, engine, connection, reply).await,
             Question::Size(namespace) => match engine.count(namespace).await {
                 Ok(count) => reply.uint(count),
                 Err(error) => reply.error(&unavailable(error)),
             },
             Question::Time => {
-                let now = engine.now();
-                let millis = now.to_wall(now.time).as_millis();
-                reply.array(2);
-                reply.bulk((millis / 1000).to_string().as_bytes());
-                reply.bulk((millis % 1000 * 1000).to_string().as_bytes());
+                self.answer_at(engine.now(), reply);
             }
             Question::Info(sections) => {
                 let text = info_text(&sections, face, engine).await;
