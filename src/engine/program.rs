@@ -344,9 +344,6 @@ impl Engine {
     /// # Errors
     /// Then nothing was stored, but after [`Unavailable::Stopping`] it may have been.
     pub async fn run<P: Program>(&self, mut program: P) -> Result<P::Answer, Unavailable> {
-        if program.keys().len() > MAX_KEYS {
-            return Err(Unavailable::Program(Bound::Keys));
-        }
         let declared: HashMap<RecordKey, ()> =
             program.keys().iter().map(|key| (key.clone(), ())).collect();
         let read =

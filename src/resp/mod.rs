@@ -25,6 +25,7 @@ mod golden;
 #[cfg(test)]
 mod tests;
 
+use crate::model::access::Access;
 pub use face::Face;
 pub use frame::{Parser, ProtocolError, Request};
 pub use reply::{Protocol, Writer};
@@ -40,6 +41,8 @@ pub const DATABASES: usize = 16;
 pub struct Options {
     /// When a set-once without expiry ends.
     pub nx_without_expiry: NxWithoutExpiry,
+    /// Who may do what.
+    pub access: Access,
     /// Whether `FLUSHALL` and `FLUSHDB` are let through.
     pub allow_flush: bool,
     /// What one connection may ask for.

@@ -281,6 +281,7 @@ impl Item {
         match self {
             Item::Ask(Question::Size(namespace)) => Some(Question::Size(namespace)),
             Item::Ask(Question::Info(sections)) => Some(Question::Info(sections.clone())),
+            Item::Ask(Question::Flush(namespaces)) => Some(Question::Flush(namespaces.clone())),
             Item::Ask(Question::Scan(scan)) => Some(Question::Scan(scan.clone())),
             _ => None,
         }

@@ -1,12 +1,14 @@
 //! Commands about the connection itself.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::transactions::Transaction;
 use super::{Call, Channel, Next, Refusal};
 use crate::engine::program::Watch;
+use crate::model::access::Credential;
 use crate::model::key::DEFAULT_NAMESPACE;
 use crate::resp::frame::integer;
 use crate::resp::reply::Protocol;
@@ -50,6 +52,8 @@ pub(in crate::resp) struct Connection {
     pub(in crate::resp) protocol: Protocol,
     pub(in crate::resp) quiet: Quiet,
     pub(in crate::resp) transaction: Transaction,
+    /// Who it is, where that is asked.
+    pub(super) credential: Option<Arc<Credential>>,
     /// Keys that `EXEC` looks at first.
     pub(in crate::resp) watches: Vec<Watch>,
     pub(super) subscriptions: BTreeSet<(Channel, Bytes)>,
@@ -103,6 +107,7 @@ impl Connection {
             protocol: self.protocol,
             quiet: self.quiet,
             transaction: Transaction::None,
+            credential: self.credential.clone(),
             watches: Vec::new(),
             subscriptions: self.subscriptions.clone(),
             database: self.database,
@@ -117,6 +122,7 @@ impl Connection {
         Connection {
             id: self.id,
             database: self.database,
+            credential: self.credential.clone(),
             ..Connection::default()
         }
     }
@@ -129,6 +135,10 @@ impl Connection {
 
     /// A command was refused. In a transaction that aborts it; and of a `MULTI` what follows must not run.
     pub(super) fn refused(&mut self, name: &[u8]) {
+        if name.eq_ignore_ascii_case(b"exec") {
+            self.end_transaction();
+            return;
+        }
         let nested = matches!(self.transaction, Transaction::Open(_));
         if name.eq_ignore_ascii_case(b"multi") && !nested {
             self.transaction = Transaction::Barred;
@@ -198,27 +208,35 @@ pub(super) fn select(call: &mut Call<'_>) -> Result<Next, Refusal> {
     call.ok()
 }
 
-/// There is no password: any password of the user `default` is right, as in Redis.
+/// Without credentials in the configuration any password of the user `default` is right, as in Redis.
 pub(super) fn auth(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    match call.args.len() {
-        2 => Err(Refusal::new(
+    let (user, secret) = match call.args {
+        [_, secret] => (None, secret),
+        [_, user, secret] => (Some(user), secret),
+        _ => return Err(Refusal::SYNTAX),
+    };
+    if user.is_none() && !call.face.options.access.is_required() {
+        return Err(Refusal::new(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
-        )),
-        3 => {
-            check_user(call.arg(1))?;
-            call.ok()
-        }
-        _ => Err(Refusal::SYNTAX),
+        ));
     }
+    log_in(call, user, secret)?;
+    call.ok()
 }
 
-fn check_user(name: &[u8]) -> Result<(), Refusal> {
-    if name == b"default" {
-        Ok(())
-    } else {
-        Err(WRONG_PASSWORD)
+/// The user `default` is whoever has the secret.
+fn log_in(call: &mut Call<'_>, user: Option<&Bytes>, secret: &[u8]) -> Result<(), Refusal> {
+    let name = user
+        .map(|name| &name[..])
+        .filter(|name| *name != b"default");
+    let access = &call.face.options.access;
+    if !access.is_required() {
+        return name.map_or(Ok(()), |_| Err(WRONG_PASSWORD));
     }
+    let found = access.find(name, secret).ok_or(WRONG_PASSWORD)?;
+    call.connection.credential = Some(Arc::new(found.clone()));
+    Ok(())
 }
 
 pub(super) fn hello(call: &mut Call<'_>) -> Result<Next, Refusal> {
@@ -239,8 +257,8 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let mut options = call.args.get(2..).unwrap_or_default();
     while let Some((option, rest)) = options.split_first() {
         options = match (option.to_ascii_uppercase().as_slice(), rest) {
-            (b"AUTH", [given, _, rest @ ..]) => {
-                user = Some(given);
+            (b"AUTH", [given, secret, rest @ ..]) => {
+                user = Some((given, secret));
                 rest
             }
             (b"SETNAME", [given, rest @ ..]) => {
@@ -255,8 +273,14 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<Next, Refusal> {
             }
         };
     }
-    if let Some(user) = user {
-        check_user(user)?;
+    if let Some((user, secret)) = user {
+        log_in(call, Some(user), secret)?;
+    } else if call.face.options.access.is_required() && call.connection.credential.is_none() {
+        return Err(Refusal::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol version at the same time",
+        ));
     }
     if let Some(name) = name {
         call.connection.name = name;
@@ -287,6 +311,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
         protocol,
         quiet,
         transaction,
+        credential,
         watches,
         subscriptions,
         database,
@@ -297,6 +322,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
     *quiet = Quiet::No;
     *transaction = Transaction::None;
     watches.clear();
+    *credential = None;
     subscriptions.clear();
     *database = 0;
     *name = Bytes::new();
@@ -375,7 +401,7 @@ fn line(connection: &Connection, command: &str) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     format!(
         "id={} addr={} name={} flags={} db={} sub={} psub={} ssub={} multi=-1 cmd={command} \
-         user=default resp={} lib-name={} lib-ver={}\n",
+         user={} resp={} lib-name={} lib-ver={}\n",
         connection.id,
         connection.peer,
         text(&connection.name),
@@ -388,6 +414,10 @@ fn line(connection: &Connection, command: &str) -> String {
         connection.subscribed(|channel| channel == Channel::Plain),
         connection.subscribed(|channel| channel == Channel::Pattern),
         connection.subscribed(|channel| channel == Channel::Shard),
+        connection
+            .credential
+            .as_ref()
+            .map_or("default", |credential| &*credential.name),
         connection.protocol.number(),
         text(&connection.library),
         text(&connection.library_version),

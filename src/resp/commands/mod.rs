@@ -6,6 +6,7 @@ mod describe;
 mod keys;
 mod once;
 mod pubsub;
+mod rights;
 mod scan;
 mod scripts;
 mod server;
@@ -127,6 +128,11 @@ impl Description {
         self
     }
 
+    /// Whether it has that flag.
+    fn is(&self, flag: &str) -> bool {
+        self.flags.split_ascii_whitespace().any(|one| one == flag)
+    }
+
     /// The name without its container.
     fn own_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
@@ -192,6 +198,20 @@ impl Refusal {
         &self.0
     }
 
+    /// As it is told of an `EXEC` that was not understood: its transaction is gone.
+    fn as_aborted(&self) -> Refusal {
+        let why = self
+            .text()
+            .strip_prefix(b"ERR wrong")
+            .map(|rest| [b"wrong", rest].concat());
+        match why {
+            Some(why) => Refusal(Cow::Owned(
+                [b"EXECABORT Transaction discarded because of: ", &why[..]].concat(),
+            )),
+            None => self.clone(),
+        }
+    }
+
     fn expiry(name: &str) -> Refusal {
         Refusal::from(format!("ERR invalid expire time in '{name}' command"))
     }
@@ -223,15 +243,39 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Every command with its summary and the version it is of, for the manual; subcommands in place of their
+/// containers.
+#[cfg(test)]
+pub(super) fn listed() -> impl Iterator<Item = (String, &'static str, &'static str)> {
+    let each = COMMANDS
+        .iter()
+        .flat_map(|command| match command.subcommands {
+            [] => std::slice::from_ref(command),
+            subcommands => subcommands,
+        });
+    each.map(|command| {
+        let name = command.name.to_ascii_uppercase().replace('|', " ");
+        let since = if command.group == "once" {
+            ""
+        } else {
+            command.since
+        };
+        (name, command.summary, since)
+    })
+}
+
 /// Runs one request. What it leaves in `units` and `local` after an error is to be thrown away.
 pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
     if let Some(answer) = transactions::barred(call) {
         return answer;
     }
-    let answer = run_or_queue(call);
-    if answer.is_err() {
+    let mut answer = run_or_queue(call);
+    if let Err(refusal) = &mut answer {
         let name = call.args.first().map_or(&[][..], |name| name);
         call.connection.refused(name);
+        if name.eq_ignore_ascii_case(b"exec") {
+            *refusal = refusal.as_aborted();
+        }
     }
     answer
 }
@@ -239,6 +283,7 @@ pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
 fn run_or_queue(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let (found, command) = described(call.args)?;
     call.name = command.name;
+    rights::check(&call.face.options.access, call.connection, command)?;
     if call.connection.only_subscribes() && !pubsub::allowed(found.name) {
         return Err(Refusal::from(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
@@ -249,7 +294,21 @@ fn run_or_queue(call: &mut Call<'_>) -> Result<Next, Refusal> {
     if let Some(queued) = transactions::queue(call, command) {
         return queued;
     }
-    (command.run)(call)
+    run_checked(call, command)
+}
+
+/// Runs it, if it stays where the connection may go.
+fn run_checked(call: &mut Call<'_>, command: &Description) -> Result<Next, Refusal> {
+    let before = call.units.len();
+    let next = (command.run)(call)?;
+    rights::check_units(
+        call.connection,
+        call.units.get(before..).unwrap_or_default(),
+    )?;
+    if let Next::Ask(question) = &next {
+        rights::check_question(call.connection, question)?;
+    }
+    Ok(next)
 }
 
 /// The command of a request and the subcommand, which is the same where there is none.
@@ -293,17 +352,12 @@ pub(super) fn in_script(
         }
         refusal => refusal,
     })?;
-    let flagged = |flag: &str| {
-        command
-            .flags
-            .split_ascii_whitespace()
-            .any(|one| one == flag)
-    };
     // Claims have no place there: their holder is a process, and a script has ended before it could work.
-    if flagged("noscript") || command.group == "once" {
+    if command.is("noscript") || command.group == "once" {
         return Err(NOT_FROM_SCRIPT);
     }
-    if reads && flagged("write") {
+    rights::check(&face.options.access, connection, command)?;
+    if reads && command.is("write") {
         return Err(Refusal::new(
             "ERR Write commands are not allowed from read-only scripts.",
         ));
@@ -317,7 +371,7 @@ pub(super) fn in_script(
         units: &mut units,
         local: &mut local,
     };
-    Ok(match (command.run)(&mut call)? {
+    Ok(match run_checked(&mut call, command)? {
         Next::Decide(answer) | Next::Wait(answer) => Item::Decide(units, answer, command.name),
         Next::Ask(question) => Item::Ask(question),
         Next::Replied | Next::Close => Item::Replied(local),

@@ -177,7 +177,7 @@ fn plan(call: &mut Call<'_>, args: &[Bytes], command: &'static Description) -> I
         units: &mut units,
         local: &mut local,
     };
-    match (command.run)(&mut own) {
+    match super::run_checked(&mut own, command) {
         Ok(Next::Decide(answer) | Next::Wait(answer)) => Item::Decide(units, answer, command.name),
         Ok(Next::Ask(Question::Plan(plan))) => {
             let mut items = plan.items;

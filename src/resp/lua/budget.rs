@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::engine::clock::Work;
 
 /// Instructions between two looks at the budget.
-const EVERY: u32 = 100;
+const EVERY: u32 = 20;
 
 /// What a script may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

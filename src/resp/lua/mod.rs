@@ -15,6 +15,7 @@ mod cjson;
 mod tools;
 mod values;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -100,20 +101,33 @@ impl Prepared {
     /// The value it returned, or the error it raised.
     fn call(&self, run: &mut Run<'_>) -> mlua::Result<Result<Value, Vec<u8>>> {
         self.budget.begin(&self.lua)?;
+        let run = RefCell::new(run);
+        let reply_to = |args: MultiValue| match values::arguments(args) {
+            // A script does not call scripts, so nobody else has it.
+            Ok(args) => run.try_borrow_mut().map_or_else(
+                |_| BytesMut::from(&b"-ERR a script cannot call itself\r\n"[..]),
+                |mut run| run(args),
+            ),
+            Err(text) => {
+                let mut reply = BytesMut::new();
+                Writer::new(&mut reply, Protocol::Resp2).error(text.as_bytes());
+                reply
+            }
+        };
+        let reply_to = &reply_to;
         let ended = self.lua.scope(|scope| {
-            let raw = scope.create_function_mut(|lua, args: MultiValue| {
-                let reply = match values::arguments(args) {
-                    Ok(args) => run(args),
-                    Err(text) => {
-                        let mut reply = BytesMut::new();
-                        Writer::new(&mut reply, Protocol::Resp2).error(text.as_bytes());
-                        reply
-                    }
-                };
-                let failed = reply.first() == Some(&b'-');
-                Ok((values::read(lua, &reply)?, failed))
+            let caught = scope
+                .create_function(move |lua, args: MultiValue| values::read(lua, &reply_to(args)))?;
+            let call = scope.create_function(move |lua, args: MultiValue| {
+                let reply = reply_to(args);
+                match reply.strip_prefix(b"-") {
+                    Some(text) => Err(values::Raised::error(
+                        text.strip_suffix(b"\r\n").unwrap_or(text),
+                    )),
+                    None => values::read(lua, &reply),
+                }
             })?;
-            self.run.call::<(bool, Value)>((&self.script, raw))
+            self.run.call::<(bool, Value)>((&self.script, call, caught))
         });
         self.lua.remove_hook();
         if let Some(text) = self.budget.over() {

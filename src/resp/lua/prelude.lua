@@ -4,7 +4,6 @@ local tools = ...
 local pcall, xpcall, error, type, tostring, setmetatable, select =
   pcall, xpcall, error, type, tostring, setmetatable, select
 local string, table, math = string, table, math
-local raw
 
 local function passed(...)
   tools.check()
@@ -33,6 +32,14 @@ for _, name in ipairs({ "find", "match", "gmatch", "gsub" }) do
     return plain(text, pattern, ...)
   end
 end
+local rep = string.rep
+string.rep = function(text, count, ...)
+  local refused = type(count) == "number" and tools.weigh_rep(text, count)
+  if refused then
+    error(refused, 2)
+  end
+  return rep(text, count, ...)
+end
 string.gfind = string.gmatch
 string.dump = nil
 math.randomseed = function() end
@@ -41,20 +48,8 @@ local wrong = "ERR wrong number or type of arguments"
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
   REPL_NONE = 0, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_AOF = 1, REPL_ALL = 3,
-  REDIS_VERSION = tools.version, REDIS_VERSION_NUM = tools.version_number,
+  sha1hex = tools.sha1hex, REDIS_VERSION = tools.version, REDIS_VERSION_NUM = tools.version_number,
 }
-
-function redis.call(...)
-  local reply, failed = raw(...)
-  if failed then
-    error(reply, 0)
-  end
-  return reply
-end
-
-function redis.pcall(...)
-  return (raw(...))
-end
 
 function redis.error_reply(text, ...)
   if type(text) ~= "string" or select("#", ...) > 0 then
@@ -73,13 +68,6 @@ function redis.status_reply(text, ...)
     return { err = wrong }
   end
   return { ok = text }
-end
-
-function redis.sha1hex(...)
-  if select("#", ...) ~= 1 then
-    error({ err = "ERR wrong number of arguments" }, 0)
-  end
-  return tools.sha1hex(tostring((...)))
 end
 
 function redis.log(level, ...)
@@ -125,13 +113,19 @@ setmetatable(env, {
 })
 
 local function located(err)
-  if type(err) ~= "table" or type(err.err) ~= "string" then
-    err = { err = "ERR " .. (type(err) == "userdata" and tools.shown(err) or tostring(err)) }
+  local text
+  if type(err) == "table" and type(err.err) == "string" then
+    text = err.err
+  elseif type(err) == "userdata" then
+    text = tools.shown(err, true)
+  else
+    text = "ERR " .. tostring(err)
   end
-  return { err = err.err, line = tools.line() }
+  return { err = text, line = tools.line() }
 end
 
-return env, function(script, given)
-  raw = given
+-- These two are no functions of Lua: `return redis.call(..)` would be a tail call then, and its line lost.
+return env, function(script, call, caught)
+  redis.call, redis.pcall = call, caught
   return xpcall(script, located)
 end

@@ -11,6 +11,9 @@ use crate::resp::REDIS_VERSION;
 
 /// Where the environment of the script is found again.
 pub(super) const ENVIRONMENT: &str = "environment";
+/// What did not run because it could take longer than its instructions tell.
+const TOO_LONG: &str = "patterns and repetitions over texts this long take too much time here; work on shorter \
+                        texts, or find plain text";
 /// The longest text of one `redis.log`, in bytes.
 const MAX_LOG: usize = 1024;
 
@@ -30,20 +33,20 @@ pub(super) fn table(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
     let weigh = move |_: &Lua, (text, pattern, plain): (Value, Value, Option<Value>)| {
         let plain = !matches!(plain, None | Some(Value::Nil | Value::Boolean(false)));
         let steps = steps(&bytes(&text), &bytes(&pattern), plain);
-        Ok((!weighed.take_patterns(steps)).then_some(
-            "patterns over texts this long take too much time here; match shorter texts, or find plain text",
-        ))
+        Ok((!weighed.take_patterns(steps)).then_some(TOO_LONG))
     };
     tools.raw_set("weigh", lua.create_function(weigh)?)?;
+    let weighed = budget.clone();
+    let weigh_rep = move |_: &Lua, (text, count): (Value, f64)| {
+        // It adds the text so many times, one by one.
+        let each = (bytes(&text).len() as u64) / 16 + 1;
+        let steps = (count.max(0.0) as u64).saturating_mul(each);
+        Ok((!weighed.take_patterns(steps)).then_some(TOO_LONG))
+    };
+    tools.raw_set("weigh_rep", lua.create_function(weigh_rep)?)?;
     tools.raw_set("has_blank", lua.create_function(has_blank)?)?;
-    tools.raw_set(
-        "sha1hex",
-        lua.create_function(|_, text: mlua::LuaString| Ok(sha1hex(&text.as_bytes())))?,
-    )?;
-    tools.raw_set(
-        "shown",
-        lua.create_function(|_, value: Value| Ok(values::shown(&value)))?,
-    )?;
+    tools.raw_set("sha1hex", lua.create_function(sha1hex_of)?)?;
+    tools.raw_set("shown", lua.create_function(shown)?)?;
     tools.raw_set("log", lua.create_function(log)?)?;
     tools.raw_set("line", lua.create_function(line)?)?;
     tools.raw_set("load", lua.create_function(load)?)?;
@@ -92,7 +95,19 @@ fn steps(text: &[u8], pattern: &[u8], plain: bool) -> u64 {
 }
 
 fn has_blank(_: &Lua, text: mlua::LuaString) -> mlua::Result<bool> {
-    Ok(text.as_bytes().contains(&b' ') || text.as_bytes().is_empty())
+    Ok(text.as_bytes().contains(&b' '))
+}
+
+fn sha1hex_of(_: &Lua, args: MultiValue) -> mlua::Result<String> {
+    match args.iter().collect::<Vec<_>>().as_slice() {
+        [one] => Ok(sha1hex(&bytes(one))),
+        _ => Err(values::Raised::error(b"ERR wrong number of arguments")),
+    }
+}
+
+/// The text of an error that is no text of Lua's; with its first word, if so asked.
+fn shown(lua: &Lua, (value, worded): (Value, Option<bool>)) -> mlua::Result<mlua::LuaString> {
+    lua.create_string(values::raised(&value, worded.unwrap_or(false)))
 }
 
 /// A line of the server's log.

@@ -215,6 +215,40 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
+/// An error reply on its way through Lua.
+#[derive(Debug)]
+pub(super) struct Raised(Vec<u8>);
+
+impl Raised {
+    /// The error that raises this text.
+    pub(super) fn error(text: &[u8]) -> mlua::Error {
+        mlua::Error::external(Raised(text.to_vec()))
+    }
+}
+
+impl std::fmt::Display for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// The text of an error value; an error reply has its first word already.
+pub(super) fn raised(value: &Value, worded: bool) -> Vec<u8> {
+    if let Value::Error(error) = value {
+        let mut error = &**error;
+        while let mlua::Error::CallbackError { cause, .. } = error {
+            error = cause;
+        }
+        if let Some(Raised(text)) = error.downcast_ref() {
+            return text.clone();
+        }
+    }
+    let word = if worded { "ERR " } else { "" };
+    format!("{word}{}", shown(value)).into_bytes()
+}
+
 /// What was wrong at the bottom of it, without the calls on the way.
 fn cause(error: &mlua::Error) -> String {
     let mut error = error;

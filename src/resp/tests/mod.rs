@@ -1,7 +1,11 @@
 //! Whole sessions: bytes in, bytes out, in front of an engine in memory.
 
+mod access;
+mod manual;
 mod once;
+mod scripts;
 mod strings;
+mod transactions;
 mod wire;
 
 use std::sync::Arc;
