@@ -12,9 +12,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::core::{Core, Cost, Fetched, cost, record_size};
+use super::core::{Asked, Core, Fetched};
+use super::cost::{Cost, cost};
 use super::gather::Durable;
-use super::{Engine, Hold, Inner, PATIENCE, REDOS, Unavailable, Unit};
+use super::recent::record_size;
+use super::{Engine, Flush, Hold, Inner, PATIENCE, REDOS, Unavailable, Unit};
 use crate::model::command::{Command, StringVerb, Verb};
 use crate::model::key::RecordKey;
 use crate::model::outcome::Outcome;
@@ -82,7 +84,8 @@ impl fmt::Display for Bound {
 pub struct Steps<'a> {
     core: &'a mut Core,
     fetched: &'a Fetched,
-    declared: &'a HashMap<RecordKey, ()>,
+    /// The keys, with their hashes.
+    declared: &'a HashMap<RecordKey, u64>,
     now: Now,
     /// Whether there is room for changes at all.
     writable: bool,
@@ -92,7 +95,7 @@ pub struct Steps<'a> {
     /// The highest entry that was seen.
     rest: Lsn,
     staged: HashMap<RecordKey, Option<Arc<Record>>>,
-    taken: Vec<(Command, Step)>,
+    taken: Vec<(Command, u64, Step)>,
     cost: Cost,
 }
 
@@ -147,14 +150,15 @@ impl Steps<'_> {
 
     fn one(&mut self, command: &Command) -> Result<Outcome, Unavailable> {
         let key = &command.key;
-        if !self.declared.contains_key(key) {
-            return Err(Unavailable::Program(Bound::Undeclared));
-        }
-        let staged = self.staged.get(key);
+        let hash = self.declared.get(key).copied();
+        let hash = hash.ok_or(Unavailable::Program(Bound::Undeclared))?;
+        let record = match self.staged.get(key) {
+            Some(record) => record.clone(),
+            None => self.core.record(command, hash, self.fetched)?,
+        };
         let (now, token) = (self.now, self.token);
-        let step = self
-            .core
-            .step(command, self.fetched, now, token, staged, &mut self.rest)?;
+        let (core, rest) = (&*self.core, &mut self.rest);
+        let step = core.step(command, hash, self.fetched, now, token, record, rest)?;
         let after = match &step.effect {
             Effect::None if step.late.is_none() => return Ok(step.outcome),
             Effect::None => None,
@@ -181,7 +185,7 @@ impl Steps<'_> {
             self.token = self.token.next().unwrap_or(Token::MAX);
         }
         let outcome = step.outcome.clone();
-        self.taken.push((command.clone(), step));
+        self.taken.push((command.clone(), hash, step));
         Ok(outcome)
     }
 
@@ -219,11 +223,15 @@ impl Steps<'_> {
 
     fn present(&self, key: &RecordKey) -> bool {
         let read = Command::new(key.clone(), Verb::String(StringVerb::Read));
+        let Some(hash) = self.declared.get(key).copied() else {
+            return false;
+        };
+        let Ok(record) = self.core.record(&read, hash, self.fetched) else {
+            return false;
+        };
         let (now, token) = (self.now, self.token);
-        let mut rest = Lsn(0);
-        let step = self
-            .core
-            .step(&read, self.fetched, now, token, None, &mut rest);
+        let (core, fetched, mut rest) = (&*self.core, self.fetched, Lsn(0));
+        let step = core.step(&read, hash, fetched, now, token, record, &mut rest);
         step.is_ok_and(|step| step.outcome.record.is_some())
     }
 }
@@ -332,8 +340,8 @@ impl Program for Begin<'_> {
 }
 
 /// What came of one look under the lock.
-enum Attempt<Answer> {
-    Done(Answer, Option<Durable>),
+enum Attempt<'a, Answer> {
+    Done(Answer, Option<Durable>, Option<Flush<'a>>),
     Read(Vec<RecordKey>, u64),
     Wait,
 }
@@ -344,11 +352,16 @@ impl Engine {
     /// # Errors
     /// Then nothing was stored, but after [`Unavailable::Stopping`] it may have been.
     pub async fn run<P: Program>(&self, mut program: P) -> Result<P::Answer, Unavailable> {
-        let declared: HashMap<RecordKey, ()> =
-            program.keys().iter().map(|key| (key.clone(), ())).collect();
+        let hasher = self.inner.reader.hasher();
+        let hashed = |key: &RecordKey| (key.clone(), hasher.hash(key.joined()));
+        let declared: HashMap<RecordKey, u64> = program.keys().iter().map(hashed).collect();
+        if declared.len() > MAX_KEYS {
+            return Err(Unavailable::Program(Bound::Keys));
+        }
         let read =
             |key: &RecordKey| Unit::One(Command::new(key.clone(), Verb::String(StringVerb::Read)));
         let reads: Vec<Unit> = declared.keys().map(read).collect();
+        let asked = Asked::new(&reads, hasher);
         let mut fetched = Fetched::default();
         let mut redos = 0;
         let mut hold = None;
@@ -356,8 +369,14 @@ impl Engine {
         let (answer, durable) = loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
-            match self.attempt(&mut program, &declared, &reads, &fetched)? {
-                Attempt::Done(answer, durable) => break (answer, durable),
+            match self.attempt(&mut program, &declared, &asked, &fetched)? {
+                Attempt::Done(answer, durable, flush) => {
+                    if flush.is_some() {
+                        // Whoever is ready as well joins the frame: one sync for all.
+                        tokio::task::yield_now().await;
+                    }
+                    break (answer, durable);
+                }
                 Attempt::Wait => {
                     // A checkpoint makes room, so it must not wait for this program.
                     hold = None;
@@ -405,15 +424,17 @@ impl Engine {
         self.run(Begin { keys, inner }).await?
     }
 
-    fn attempt<P: Program>(
-        &self,
+    fn attempt<'a, P: Program>(
+        &'a self,
         program: &mut P,
-        declared: &HashMap<RecordKey, ()>,
-        reads: &[Unit],
+        declared: &HashMap<RecordKey, u64>,
+        asked: &Asked<'_>,
         fetched: &Fetched,
-    ) -> Result<Attempt<P::Answer>, Unavailable> {
+    ) -> Result<Attempt<'a, P::Answer>, Unavailable> {
         let mut core = self.running()?;
-        let missing = core.missing(reads, fetched, |key| self.inner.reader.may_contain(key));
+        let missing = core.missing(asked, fetched, |hashes, possible| {
+            self.inner.reader.mark_possible(hashes, possible);
+        })?;
         if !missing.is_empty() {
             return Ok(Attempt::Read(missing, core.checkpoints));
         }
@@ -449,7 +470,9 @@ impl Engine {
                 return Ok(Attempt::Wait);
             }
             let first = core.next_lsn;
-            let steps = taken.iter().map(|(command, step)| (command, step.clone()));
+            let steps = taken
+                .iter()
+                .map(|(command, hash, step)| (command, *hash, step.clone()));
             core.keep_all(steps.collect(), fetched, now, true)?;
             let rest = match core.next_lsn {
                 next if next > first => rest.max(Lsn(next.0.saturating_sub(1))),
@@ -460,12 +483,10 @@ impl Engine {
         let wake_journal = was_empty && !core.gather.is_empty();
         let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
         drop(core);
-        if wake_journal {
-            self.inner.gathered.notify_one();
-        }
         if wake_store {
             self.inner.wake_store.notify_one();
         }
-        Ok(Attempt::Done(answer, durable))
+        let flush = wake_journal.then(|| Flush(&self.inner));
+        Ok(Attempt::Done(answer, durable, flush))
     }
 }
