@@ -27,7 +27,7 @@ use crate::model::transition::{Effect, Step};
 /// The most keys of one program.
 pub const MAX_KEYS: usize = 10_000;
 /// The most changes that one program may make.
-pub const MAX_CHANGES: usize = 10_000;
+pub const MAX_CHANGES: usize = 5_000;
 /// The most keys that are watched at once, over all connections.
 pub const MAX_WATCHED: usize = 100_000;
 
@@ -488,5 +488,202 @@ impl Engine {
         }
         let flush = wake_journal.then(|| Flush(&self.inner));
         Ok(Attempt::Done(answer, durable, flush))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Options;
+    use crate::model::command::{Expiry, Set, StringVerb};
+    use crate::model::outcome::{StringReply, Verdict};
+
+    type Body = dyn FnMut(&mut Steps<'_>) -> Vec<Result<Outcome, Unavailable>> + Send;
+
+    struct Plan {
+        keys: Vec<RecordKey>,
+        prepared: usize,
+        body: Box<Body>,
+    }
+
+    impl Program for Plan {
+        type Answer = (usize, Vec<Result<Outcome, Unavailable>>);
+
+        fn keys(&self) -> &[RecordKey] {
+            &self.keys
+        }
+
+        fn prepare(&mut self) {
+            self.prepared += 1;
+        }
+
+        fn run(&mut self, steps: &mut Steps<'_>) -> Self::Answer {
+            (self.prepared, (self.body)(steps))
+        }
+    }
+
+    fn key(name: &str) -> RecordKey {
+        RecordKey::new("default", name.as_bytes()).unwrap()
+    }
+
+    fn plan(
+        keys: &[&str],
+        body: impl FnMut(&mut Steps<'_>) -> Vec<Result<Outcome, Unavailable>> + Send + 'static,
+    ) -> Plan {
+        Plan {
+            keys: keys.iter().map(|name| key(name)).collect(),
+            prepared: 0,
+            body: Box::new(body),
+        }
+    }
+
+    fn set(name: &str, value: Vec<u8>) -> Unit {
+        let set = Set {
+            value: value.into(),
+            when: None,
+            get: false,
+            expiry: Expiry::Never,
+        };
+        let verb = StringVerb::Set(Box::new(set));
+        Unit::One(Command::new(key(name), Verb::String(verb)))
+    }
+
+    fn add(name: &str) -> Unit {
+        Unit::One(Command::new(key(name), Verb::String(StringVerb::Add(1))))
+    }
+
+    async fn value(engine: &Engine, name: &str) -> Option<Vec<u8>> {
+        let read = Command::new(key(name), Verb::String(StringVerb::Read));
+        let answer = engine
+            .submit(vec![Unit::One(read)])
+            .await
+            .remove(0)
+            .unwrap();
+        let content = answer.string_value().unwrap()?;
+        content.bytes().map(|bytes| bytes.to_vec())
+    }
+
+    #[tokio::test]
+    async fn steps_see_each_other_and_what_is_undone_is_not_stored() {
+        let engine = Engine::volatile(Options::default());
+        let program = plan(&["a", "b"], |steps| {
+            let mut answers = steps.decide(&add("a"));
+            let mark = steps.mark();
+            steps.decide(&add("a"));
+            steps.decide(&set("b", vec![7; 50_000]));
+            steps.undo(mark);
+            answers.extend(steps.decide(&add("a")));
+            answers
+        });
+        let (prepared, answers) = engine.run(program).await.unwrap();
+        assert_eq!(prepared, 1);
+        let numbers: Vec<_> = answers
+            .into_iter()
+            .map(|answer| answer.unwrap().verdict)
+            .collect();
+        let number = |number| Verdict::String(StringReply::Number(number));
+        assert_eq!(numbers, [number(1), number(2)]);
+        assert_eq!(value(&engine, "a").await, Some(b"2".to_vec()));
+        assert_eq!(value(&engine, "b").await, None);
+    }
+
+    #[tokio::test]
+    async fn a_large_value_is_written_and_changed_in_one_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.journal.segment_size = 16 << 20;
+        let large = vec![7; 50_000];
+        {
+            let (engine, _) = Engine::open(dir.path(), options.clone()).unwrap();
+            let written = large.clone();
+            let program = plan(&["a"], move |steps| {
+                let expire = StringVerb::Expire {
+                    to: Expiry::In(crate::model::time::Span::from_secs(60)),
+                    when: Default::default(),
+                };
+                let mut answers = steps.decide(&set("a", written.clone()));
+                answers
+                    .extend(steps.decide(&Unit::One(Command::new(key("a"), Verb::String(expire)))));
+                answers
+            });
+            let (_, answers) = engine.run(program).await.unwrap();
+            assert!(answers.iter().all(Result::is_ok));
+            assert_eq!(value(&engine, "a").await, Some(large.clone()));
+            engine.close().unwrap();
+        }
+        for _ in 0..2 {
+            let (engine, _) = Engine::open(dir.path(), options.clone()).unwrap();
+            assert_eq!(value(&engine, "a").await, Some(large.clone()));
+            engine.close().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn bounds_are_errors_of_their_own() {
+        let engine = Engine::volatile(Options::default());
+        let program = plan(&["a"], |steps| {
+            let mut answers = steps.decide(&add("other"));
+            answers.extend(steps.decide(&set("a", vec![7; 9 << 20])));
+            for _ in 0..=MAX_CHANGES {
+                answers.push(steps.decide(&add("a")).remove(0));
+            }
+            answers
+        });
+        let (_, answers) = engine.run(program).await.unwrap();
+        let whys: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+        assert_eq!(whys.first(), Some(&Unavailable::Program(Bound::Undeclared)));
+        assert_eq!(whys.get(1), Some(&Unavailable::TooLarge));
+        assert!(matches!(
+            whys.last(),
+            Some(Unavailable::Program(Bound::Changes) | Unavailable::TooLarge)
+        ));
+        let names: Vec<String> = (0..=MAX_KEYS).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let why = engine.run(plan(&names, |_| Vec::new())).await.err();
+        assert_eq!(why, Some(Unavailable::Program(Bound::Keys)));
+        let mut watches = Vec::new();
+        for number in 0..MAX_WATCHED / MAX_KEYS {
+            let keys = (0..MAX_KEYS).map(|at| key(&format!("{number}:{at}")));
+            watches.push(engine.watch(keys.collect()).await.unwrap());
+        }
+        let why = engine.watch(vec![key("one more")]).await.err();
+        assert_eq!(why, Some(Unavailable::Program(Bound::Watched)));
+        watches.pop();
+        assert!(engine.watch(vec![key("one more")]).await.is_ok());
+        drop(watches);
+        assert!(
+            engine.inner.core.lock().watches.0.is_empty(),
+            "nothing is kept of them"
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn watched_increments_of_many_are_lost_by_none() {
+        let engine = Engine::volatile(Options::default());
+        let clients: Vec<_> = (0..16)
+            .map(|_| {
+                let engine = engine.clone();
+                tokio::spawn(async move {
+                    let mut done = 0;
+                    while done < 20 {
+                        let watch = engine.watch(vec![key("n")]).await.unwrap();
+                        let present = value(&engine, "n").await;
+                        let text =
+                            present.map_or("0".to_owned(), |v| String::from_utf8(v).unwrap());
+                        let next = text.parse::<u64>().unwrap() + 1;
+                        let program = plan(&["n"], move |steps| match steps.unchanged(&watch) {
+                            true => steps.decide(&set("n", next.to_string().into_bytes())),
+                            false => Vec::new(),
+                        });
+                        let (_, answers) = engine.run(program).await.unwrap();
+                        done += answers.len();
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.unwrap();
+        }
+        assert_eq!(value(&engine, "n").await, Some(b"320".to_vec()));
     }
 }

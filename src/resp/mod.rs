@@ -32,7 +32,7 @@ pub use reply::{Protocol, Writer};
 pub use session::{Batch, Flow, Session};
 
 /// The version of Redis that is announced (SPEC 7): what clients choose their features by.
-pub const REDIS_VERSION: &str = "7.2.4";
+pub const REDIS_VERSION: &str = "8.4.0";
 /// How many databases there are: namespaces `default` and `db1` to `db15`.
 pub const DATABASES: usize = 16;
 

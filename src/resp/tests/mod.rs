@@ -1,6 +1,7 @@
 //! Whole sessions: bytes in, bytes out, in front of an engine in memory.
 
 mod access;
+mod clients;
 mod manual;
 mod once;
 mod scripts;

@@ -10,7 +10,7 @@ fn info_has_what_clients_ask_for() {
     desk.say("SET a 1\nSELECT 3\nSET a 1\nSET b 2");
     let info = desk.say("info");
     for fact in [
-        "redis_version:7.2.4",
+        "redis_version:8.4.0",
         "onced_version:",
         "redis_mode:standalone",
         "loading:0",

@@ -302,8 +302,8 @@ fn a_selection_holds_for_the_rest_of_its_pipeline() {
         ("SET k 0\nSELECT 2\nGET k\nSET k 2\nSELECT 99\nGET k\nSELECT 0\nGET k",
          "+OK +OK $-1 +OK -ERR DB index is out of range $1 2 +OK $1 0"),
         ("GET none\nHELLO 3 SETNAME x\nGET none\nHELLO 2\nGET none",
-         "$-1 %7 $6 server $5 redis $7 version $5 7.2.4 $5 proto :3 $2 id :1 $4 mode $10 standalone \
-          $4 role $6 master $7 modules *0 _ *14 $6 server $5 redis $7 version $5 7.2.4 $5 proto :2 \
+         "$-1 %7 $6 server $5 redis $7 version $5 8.4.0 $5 proto :3 $2 id :1 $4 mode $10 standalone \
+          $4 role $6 master $7 modules *0 _ *14 $6 server $5 redis $7 version $5 8.4.0 $5 proto :2 \
           $2 id :1 $4 mode $10 standalone $4 role $6 master $7 modules *0 $-1"),
         ("ONCE.GET k NS db2", "*42"),
     ][..2]);
