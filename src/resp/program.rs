@@ -98,11 +98,8 @@ impl Program for Running<'_> {
     }
 
     fn run(&mut self, steps: &mut Steps<'_>) -> Self::Answer {
-        let watches = self.plan.transaction.iter().flatten();
-        if !watches
-            .map(|watch| steps.unchanged(watch))
-            .all(|holds| holds)
-        {
+        let mut watches = self.plan.transaction.iter().flatten();
+        if !watches.all(|watch| steps.unchanged(watch)) {
             return None;
         }
         let protocol = self.plan.protocol;
