@@ -27,7 +27,7 @@ use crate::model::transition::{Effect, Step};
 /// The most keys of one program.
 pub const MAX_KEYS: usize = 10_000;
 /// The most changes that one program may make.
-pub const MAX_CHANGES: usize = 5_000;
+pub const MAX_CHANGES: usize = 4_000;
 /// The most keys that are watched at once, over all connections.
 pub const MAX_WATCHED: usize = 100_000;
 
@@ -173,7 +173,8 @@ impl Steps<'_> {
                 return Err(Unavailable::Program(Bound::Changes));
             }
             let size = after.as_deref().map_or(0, record_size);
-            let own = cost(command).saturating_add(size);
+            // A write is counted with all it brings, and a change of what was there with all it carries on.
+            let own = cost(command).max(size.saturating_add(key.joined().len() * 2));
             if (self.cost.journal.saturating_add(own)) as u64 > self.most {
                 return Err(Unavailable::TooLarge);
             }
