@@ -28,6 +28,8 @@
 //! Imports point that way only, never back: model <- journal, store <- engine <- resp, http <- server <- cli.
 //! The tests hold that.
 
+#[cfg(feature = "canary")]
+pub mod canary;
 pub mod cli;
 pub mod config;
 pub mod engine;

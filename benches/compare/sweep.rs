@@ -69,7 +69,7 @@ pub fn alone(plan: &Plan, figures: &mut Figures) -> Outcome<()> {
         first = next;
     }
     let begun = Instant::now();
-    let swept = store.sweep(now.time.after(Span::from_secs(3600)))?;
+    let swept = store.sweep(now.time.after(Span::from_secs(3600)), &[])?;
     let took = begun.elapsed().as_secs_f64();
     println!(
         "  the store alone: {} records in {} tables dropped in {took:.3} s",

@@ -1,10 +1,11 @@
 //! The store thread: copies recent records to the store, sweeps what is past its retention, and keeps
 //! segments ready for the journal. It is the only writer of the store.
 
-use parking_lot::MutexGuard;
+use std::sync::Arc;
 
-use super::clock::{Jump, Stopwatch};
+use super::clock::{Jump, Pace, Stopwatch};
 use super::core::{Core, Phase};
+use super::recent::Frozen;
 use super::reserve::Reserve;
 use super::{EngineError, Inner};
 use crate::journal::prepare::Preparer;
@@ -19,94 +20,162 @@ const MARK_TICKS: u32 = 60;
 /// Ticks between two sweeps.
 const SWEEP_TICKS: u32 = 10;
 
+/// By how much the store thread gives way to those that answer: a third of their share.
+const NICENESS: i32 = 5;
+
 /// Room for a frame without entries, and to spare.
 const MARK_ROOM: u64 = 4096;
 
 /// What the store thread has for itself.
 pub(super) struct Keeper {
-    pub(super) store: Store,
-    pub(super) preparer: Preparer,
-    pub(super) reserve: Reserve,
+    store: Store,
+    preparer: Preparer,
+    reserve: Reserve,
     /// How many records the store had when the disk got full; `None` while it is not.
-    pub(super) records_when_full: Option<u64>,
+    records_when_full: Option<u64>,
+    task: Task,
+    /// Measured, not counted by waits that time out: a busy store never waits that long.
+    pace: Pace,
+    since_checkpoint: Stopwatch,
+    since_sweep: Stopwatch,
+    since_frame: Stopwatch,
+    /// The frames there had been by then.
+    frames: u64,
+}
+
+/// What the next step does.
+enum Task {
+    /// Makes the first spares, before anybody has to wait for one.
+    Begin,
+    /// Finds out what is due.
+    Look,
+    /// Brings a map to the store, once the journal has all of it.
+    Store(Frozen),
+    /// Drops a map that the store has.
+    Drop(Frozen),
+}
+
+/// What comes after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The next one.
+    Step,
+    /// Nothing is due, until a tick has passed or somebody asks for something.
+    Idle,
+    /// The disk is full: another try in a tick.
+    Tick,
+    /// The journal does not have that yet.
+    Journal(Lsn),
+    /// Readers were overtaken twice and have not decided.
+    Holds,
+    /// The engine stopped and everything is in the store that fits, or it failed.
+    Over,
 }
 
 impl Keeper {
-    /// Runs until the engine stops and everything is in the store, or storage fails.
-    pub(super) fn run(mut self, inner: &Inner) {
-        if let Err(error) = self.work(inner) {
-            inner.fail(error);
+    pub(super) fn new(store: Store, preparer: Preparer, reserve: Reserve, pace: Pace) -> Keeper {
+        Keeper {
+            store,
+            preparer,
+            reserve,
+            records_when_full: None,
+            task: Task::Begin,
+            since_checkpoint: pace.start(),
+            since_sweep: pace.start(),
+            since_frame: pace.start(),
+            pace,
+            frames: 0,
         }
-        inner.core.lock().store_ended = true;
-        inner.gathered.notify_all();
     }
 
-    fn work(&mut self, inner: &Inner) -> Result<(), EngineError> {
-        // Before anybody has to wait for one.
-        self.prepare(inner)?;
-        // Measured, not counted by waits that time out: a busy store never waits that long.
-        let every = |ticks: u32| inner.limits.tick.saturating_mul(ticks);
-        let (mut since_checkpoint, mut since_sweep) = (Stopwatch::start(), Stopwatch::start());
-        let (mut since_frame, mut frames) = (Stopwatch::start(), 0);
+    /// What the store has now does not fit: only fewer would.
+    pub(super) fn begin_full(&mut self) {
+        self.records_when_full = Some(self.store.records());
+    }
+
+    /// From here on nothing past its retention is dropped: no answer depends on that.
+    #[cfg(test)]
+    pub(super) fn never_sweep(&mut self) {
+        self.since_sweep = Pace::Manual(super::clock::ManualClock::new(0, 0)).start();
+    }
+
+    /// Runs until the engine stops and everything is in the store, or storage fails.
+    pub(super) fn run(mut self, inner: &Inner) {
+        // Answers come first where processors are short; while commands wait for room there is nobody to give way
+        // to. A refusal changes nothing but that.
+        let _ = rustix::process::nice(NICENESS);
         loop {
-            let stopping = {
-                let mut core = inner.core.lock();
-                let idle = core.recent.active_bytes() < inner.limits.freeze_at && !core.wants_room;
-                if core.phase == Phase::Running && idle {
-                    let _ = inner.wake_store.wait_for(&mut core, inner.limits.tick);
-                }
-                watch_clock(&mut core);
-                if core.gather.frames() != frames {
-                    frames = core.gather.frames();
-                    since_frame = Stopwatch::start();
-                }
-                let quiet = since_frame.elapsed() >= every(MARK_TICKS);
-                if quiet && inner.room.available() > MARK_ROOM {
-                    core.gather.push_mark();
-                    inner.gathered.notify_one();
-                }
-                match core.phase {
-                    Phase::Failed => return Ok(()),
-                    Phase::Stopping => true,
-                    Phase::Running => false,
-                }
-            };
-            self.refill(inner)?;
-            self.prepare(inner)?;
-            let due = {
-                let core = inner.core.lock();
-                let much = core.recent.active_bytes() >= inner.limits.freeze_at;
-                let lacking = core.full || inner.room.spares() == 0;
-                let due = much
-                    || stopping
-                    || lacking
-                    || since_checkpoint.elapsed() >= every(CHECKPOINT_TICKS);
-                due && !core.recent.is_empty()
-            };
-            if due {
-                since_checkpoint = Stopwatch::start();
-                if let Some(lsn) = self.checkpoint(inner)? {
-                    self.preparer.release(lsn);
-                    self.refill(inner)?;
-                    self.prepare(inner)?;
-                    self.prepare_from_reserve(inner)?;
-                } else if stopping {
-                    // A full disk: what memory holds is in the journal, and the next start finds it there.
-                    return Ok(());
-                } else {
-                    let mut core = inner.core.lock();
-                    let _ = inner.wake_store.wait_for(&mut core, inner.limits.tick);
-                }
-            } else if stopping {
-                return Ok(());
-            } else {
-                self.prepare_from_reserve(inner)?;
-            }
-            if since_sweep.elapsed() >= every(SWEEP_TICKS) {
-                since_sweep = Stopwatch::start();
-                self.sweep(inner)?;
+            match self.step(inner) {
+                Next::Step => {}
+                Next::Over => return,
+                pause => wait(inner, pause),
             }
         }
+    }
+
+    /// Does what is next.
+    pub(super) fn step(&mut self, inner: &Inner) -> Next {
+        let stepped = match std::mem::replace(&mut self.task, Task::Look) {
+            Task::Begin => self.prepare(inner).map(|()| Next::Idle),
+            Task::Look => self.look(inner),
+            Task::Store(frozen) => self.checkpoint(inner, frozen),
+            Task::Drop(frozen) => self.drop_frozen(inner, frozen),
+        };
+        let next = stepped.unwrap_or_else(|error| {
+            inner.fail(error);
+            Next::Over
+        });
+        if next == Next::Over {
+            inner.core.lock().store_ended = true;
+            inner.gathered.notify_all();
+        }
+        next
+    }
+
+    /// Finds out what is due.
+    fn look(&mut self, inner: &Inner) -> Result<Next, EngineError> {
+        let every = |ticks: u32| inner.limits.tick.saturating_mul(ticks);
+        let stopping = {
+            let mut core = inner.core.lock();
+            watch_clock(&mut core);
+            if core.gather.frames() != self.frames {
+                self.frames = core.gather.frames();
+                self.since_frame = self.pace.start();
+            }
+            let quiet = self.since_frame.elapsed() >= every(MARK_TICKS);
+            if quiet && inner.room.available() > MARK_ROOM {
+                core.gather.push_mark();
+                inner.gathered.notify_one();
+            }
+            match core.phase {
+                Phase::Failed => return Ok(Next::Over),
+                Phase::Stopping => true,
+                Phase::Running => false,
+            }
+        };
+        self.refill(inner)?;
+        self.prepare(inner)?;
+        let mut core = inner.core.lock();
+        let much = core.recent.active_bytes() >= inner.limits.freeze_at;
+        let lacking = core.full || inner.room.spares() == 0;
+        let due = much
+            || stopping
+            || lacking
+            || self.since_checkpoint.elapsed() >= every(CHECKPOINT_TICKS);
+        if due && !core.recent.is_empty() {
+            self.since_checkpoint = self.pace.start();
+            let frozen = core.freeze();
+            let lsn = frozen.lsn;
+            self.task = Task::Store(frozen);
+            return Ok(Next::Journal(lsn));
+        }
+        drop(core);
+        if stopping {
+            return Ok(Next::Over);
+        }
+        self.prepare_from_reserve(inner)?;
+        self.sweep_if_due(inner)?;
+        Ok(Next::Idle)
     }
 
     /// Takes the reserve again where there is space: that ends the state of a full disk. So does a store that
@@ -180,13 +249,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// Copies everything decided so far to the store. `None`: the disk is full, nothing is lost, try again.
-    fn checkpoint(&mut self, inner: &Inner) -> Result<Option<Lsn>, EngineError> {
-        let mut core = inner.core.lock();
-        let frozen = core.freeze();
-        let Some(core) = until_durable(inner, core, frozen.lsn) else {
-            return Ok(None);
-        };
+    /// Copies a map to the store. On a full disk nothing is lost, and it is tried again.
+    fn checkpoint(&mut self, inner: &Inner, frozen: Frozen) -> Result<Next, EngineError> {
+        let core = inner.core.lock();
+        if core.phase == Phase::Failed {
+            return Ok(Next::Over);
+        }
+        // A checkpoint covers only what is durable.
+        if core.gather.durable() < frozen.lsn {
+            let lsn = frozen.lsn;
+            self.task = Task::Store(frozen);
+            return Ok(Next::Journal(lsn));
+        }
         let mark = super::open::mark_bytes(core.clock.position());
         drop(core);
         loop {
@@ -194,24 +268,47 @@ impl Keeper {
                 Ok(_) => break,
                 Err(StoreError::Full { .. }) => {
                     if !self.make_space(inner)? {
-                        return Ok(None);
+                        return self.without_space(inner);
                     }
                 }
                 Err(error) => return Err(error.into()),
             }
         }
+        inner.core.lock().exhausted = false;
+        self.task = Task::Drop(frozen);
+        Ok(Next::Step)
+    }
+
+    /// A checkpoint did not fit: what memory holds is in the journal, and a later try or the next start finds
+    /// it there.
+    fn without_space(&mut self, inner: &Inner) -> Result<Next, EngineError> {
+        if inner.core.lock().phase != Phase::Running {
+            return Ok(Next::Over);
+        }
+        self.sweep_if_due(inner)?;
+        Ok(Next::Tick)
+    }
+
+    /// Drops a map that the store has, and what the journal has of it.
+    fn drop_frozen(&mut self, inner: &Inner, frozen: Frozen) -> Result<Next, EngineError> {
         let mut core = inner.core.lock();
-        core.exhausted = false;
-        while core.holds > 0 && core.phase != Phase::Failed {
-            inner.wake_store.wait(&mut core);
+        if core.holds > 0 && core.phase != Phase::Failed {
+            self.task = Task::Drop(frozen);
+            return Ok(Next::Holds);
         }
         let dropped = core.thaw();
         core.frozen_at = frozen.at;
         drop(core);
         inner.room_made.notify_waiters();
-        // Two maps of tens of megabytes take a while to free: outside the lock.
+        let lsn = frozen.lsn;
         drop(dropped);
-        Ok(Some(frozen.lsn))
+        reuse(inner, frozen);
+        self.preparer.release(lsn);
+        self.refill(inner)?;
+        self.prepare(inner)?;
+        self.prepare_from_reserve(inner)?;
+        self.sweep_if_due(inner)?;
+        Ok(Next::Idle)
     }
 
     /// After a commit that found no space: opens the store anew and gives up what can be given up, the audit
@@ -227,12 +324,21 @@ impl Keeper {
         Ok(freed)
     }
 
+    fn sweep_if_due(&mut self, inner: &Inner) -> Result<(), EngineError> {
+        if self.since_sweep.elapsed() < inner.limits.tick.saturating_mul(SWEEP_TICKS) {
+            return Ok(());
+        }
+        self.since_sweep = self.pace.start();
+        self.sweep(inner)
+    }
+
     /// Drops what is past its retention, a table at a time. Not what memory may have moved since it was frozen:
     /// so the instant is that of the last freeze, or now where memory holds nothing.
     fn sweep(&mut self, inner: &Inner) -> Result<(), EngineError> {
-        let (at, now) = {
+        let (at, now, mark) = {
             let mut core = inner.core.lock();
             let now = core.clock.now().time;
+            let mark = super::open::mark_bytes(core.clock.position());
             // A full disk keeps records in memory, and room may come from what is past its retention. Without
             // bodies in the store these records need nothing of it.
             let stored = self.store.checkpoint_lsn();
@@ -247,10 +353,10 @@ impl Keeper {
             };
             let free = core.recent.is_empty() || (core.exhausted && needs_none()?);
             let at = if free { now } else { core.frozen_at };
-            (at, now)
+            (at, now, mark)
         };
         loop {
-            match self.store.sweep(at) {
+            match self.store.sweep(at, &mark) {
                 Ok(_) => break,
                 Err(StoreError::Full { .. }) => {
                     if !self.make_space(inner)? {
@@ -263,6 +369,18 @@ impl Keeper {
         self.preparer.prune(now)?;
         Ok(())
     }
+}
+
+/// Keeps the memory of a map for the next one, if that is half full by now. Clearing and freeing megabytes takes
+/// a while: both outside the lock.
+fn reuse(inner: &Inner, frozen: Frozen) {
+    let busy = inner.core.lock().recent.active_bytes() >= inner.limits.freeze_at / 4;
+    let mut spare = Arc::into_inner(frozen.rows).filter(|_| busy);
+    if let Some(spare) = &mut spare {
+        spare.clear();
+    }
+    let not_needed = inner.core.lock().recent.reuse(spare);
+    drop(not_needed);
 }
 
 /// The state begins; its end is told as well.
@@ -292,17 +410,27 @@ fn watch_clock(core: &mut Core) {
     }
 }
 
-/// A checkpoint covers only what is durable. `None`: the engine failed meanwhile.
-fn until_durable<'a>(
-    inner: &'a Inner,
-    mut core: MutexGuard<'a, Core>,
-    lsn: Lsn,
-) -> Option<MutexGuard<'a, Core>> {
-    while core.gather.durable() < lsn {
-        if core.phase == Phase::Failed {
-            return None;
+/// Waits for what the next step needs, if it is not there already.
+fn wait(inner: &Inner, pause: Next) {
+    let (core, tick) = (&mut inner.core.lock(), inner.limits.tick);
+    match pause {
+        Next::Idle => {
+            let idle = core.recent.active_bytes() < inner.limits.freeze_at && !core.wants_room;
+            if core.phase == Phase::Running && idle {
+                let _ = inner.wake_store.wait_for(core, tick);
+            }
         }
-        let _ = inner.landed.wait_for(&mut core, inner.limits.tick);
+        Next::Tick => drop(inner.wake_store.wait_for(core, tick)),
+        Next::Journal(lsn) => {
+            if core.gather.durable() < lsn && core.phase != Phase::Failed {
+                let _ = inner.landed.wait_for(core, tick);
+            }
+        }
+        Next::Holds => {
+            if core.holds > 0 && core.phase != Phase::Failed {
+                inner.wake_store.wait(core);
+            }
+        }
+        Next::Step | Next::Over => {}
     }
-    Some(core)
 }

@@ -70,6 +70,26 @@ impl ManualClock {
     pub fn set_wall(&self, wall: u64) {
         self.wall.store(wall, Ordering::SeqCst);
     }
+
+    /// The clocks of the machine after it was started anew: another boot, and whatever wall clock it came
+    /// up with.
+    #[cfg(test)]
+    pub(crate) fn rebooted(&self, wall: u64) -> Arc<ManualClock> {
+        let mut boot_id = self.boot_id;
+        boot_id[0] = boot_id[0].wrapping_add(1);
+        Arc::new(ManualClock {
+            wall: wall.into(),
+            boot: 1000.into(),
+            boot_id,
+        })
+    }
+
+    /// What both clocks show, wall clock first.
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> (u64, u64) {
+        let read = |clock: &AtomicU64| clock.load(Ordering::SeqCst);
+        (read(&self.wall), read(&self.boot))
+    }
 }
 
 impl Source {
@@ -149,25 +169,47 @@ pub enum Jump {
     Over,
 }
 
-/// Real time that passes, for what has to be done every so often: on the machine's boot clock, whatever hand
-/// moves the engine's.
+/// What stopwatches go by.
+#[derive(Clone, Debug)]
+pub enum Pace {
+    /// The machine's boot clock, whatever hand moves the engine's.
+    Machine,
+    /// The hand's as well: in a simulation nothing else passes.
+    #[cfg(test)]
+    Manual(Arc<ManualClock>),
+}
+
+impl Pace {
+    /// Starts a stopwatch.
+    #[must_use]
+    pub fn start(&self) -> Stopwatch {
+        Stopwatch {
+            pace: self.clone(),
+            started: self.millis(),
+        }
+    }
+
+    fn millis(&self) -> u64 {
+        match self {
+            Pace::Machine => boot_millis().0,
+            #[cfg(test)]
+            Pace::Manual(clock) => clock.boot.load(Ordering::SeqCst),
+        }
+    }
+}
+
+/// Real time that passes, for what has to be done every so often.
 #[derive(Debug)]
 pub struct Stopwatch {
+    pace: Pace,
     started: u64,
 }
 
 impl Stopwatch {
-    /// Starts it.
-    #[must_use]
-    pub fn start() -> Stopwatch {
-        let started = boot_millis().0;
-        Stopwatch { started }
-    }
-
     /// What has passed since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        Duration::from_millis(boot_millis().0.saturating_sub(self.started))
+        Duration::from_millis(self.pace.millis().saturating_sub(self.started))
     }
 }
 

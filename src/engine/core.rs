@@ -295,7 +295,8 @@ impl Core {
     ) -> Result<Outcome, Unavailable> {
         let record = self.record(command, hash, fetched)?;
         let existed = record.is_some();
-        let step = self.step(command, hash, fetched, now, self.next_token, record, rest)?;
+        let grants = (self.next_token, true);
+        let step = self.step(command, hash, fetched, now, grants, record, rest)?;
         match step.effect {
             Effect::None => Ok(self.account(command, step)),
             _ if !write => Err(Unavailable::Full),
@@ -329,7 +330,8 @@ impl Core {
                 Some(record) => record.clone(),
                 None => self.record(command, *hash, fetched)?,
             };
-            let step = self.step(command, *hash, fetched, now, token, record, rest)?;
+            let grants = (token, false);
+            let step = self.step(command, *hash, fetched, now, grants, record, rest)?;
             match &step.effect {
                 Effect::None => {}
                 Effect::Put(record) => {
@@ -351,7 +353,8 @@ impl Core {
         }
     }
 
-    /// One decision on the record as memory, the unit so far or the store has it; nothing is kept yet.
+    /// One decision on the record as memory, the unit so far or the store has it; nothing is kept yet. A
+    /// duplicate restarts its window only `alone`: a unit that one is in stores nothing.
     #[allow(clippy::too_many_arguments)] // all that a decision depends on
     pub(super) fn step(
         &self,
@@ -359,7 +362,7 @@ impl Core {
         hash: u64,
         fetched: &Fetched,
         now: Now,
-        token: Token,
+        (token, alone): (Token, bool),
         mut record: Option<Arc<Record>>,
         rest: &mut Lsn,
     ) -> Result<Step, Unavailable> {
@@ -380,7 +383,7 @@ impl Core {
             policy,
             now,
             token,
-            slide: !self.full,
+            slide: alone && !self.full,
         };
         let mut step = apply(context, record.as_ref(), command);
         if step.granted && record.is_none() && self.is_one_namespace_too_many(command) {

@@ -23,6 +23,8 @@ pub mod program;
 mod recent;
 pub mod repair;
 mod reserve;
+#[cfg(test)]
+mod sim;
 mod written;
 
 use std::collections::BTreeMap;
@@ -240,6 +242,8 @@ struct Inner {
     threads: Mutex<Vec<JoinHandle<()>>>,
     #[cfg(test)]
     folder: Mutex<Option<tempfile::TempDir>>,
+    #[cfg(test)]
+    tap: sim::Tap,
 }
 
 impl Inner {
@@ -258,6 +262,8 @@ impl Inner {
             threads: Mutex::new(Vec::new()),
             #[cfg(test)]
             folder: Mutex::new(None),
+            #[cfg(test)]
+            tap: sim::Tap::default(),
         }
     }
 
@@ -298,6 +304,12 @@ enum Next<'a> {
 }
 
 impl Engine {
+    /// The first handle of an engine.
+    fn of(inner: Arc<Inner>) -> Engine {
+        let _life = Arc::new(Life(inner.clone()));
+        Engine { inner, _life }
+    }
+
     /// Starts an engine on a directory that exists and that no other process uses: recovers what a crash
     /// left, or creates a store in an empty directory.
     ///
@@ -329,6 +341,10 @@ impl Engine {
                     Err(why) => answers.extend(std::iter::repeat_n(Err(why), commands)),
                 }
             }
+        }
+        #[cfg(feature = "canary")]
+        if crate::canary::has(crate::canary::Fault::ReplyBeforeSync) {
+            return answers;
         }
         for durable in durable {
             if durable.await.is_err() {
@@ -463,6 +479,8 @@ impl Engine {
         }
         let was_empty = core.gather.is_empty();
         let decided = core.decide(asked, fetched, room);
+        #[cfg(test)]
+        self.inner.tap.decided();
         let wake_journal = was_empty && !core.gather.is_empty();
         let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
         drop(core);
@@ -515,6 +533,14 @@ impl Engine {
         &self,
         read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Unavailable> {
+        #[cfg(test)]
+        if self.inner.tap.is_simulated() {
+            let result = sim::in_turn(read).await;
+            return result.map_err(|error| {
+                self.inner.fail(EngineError::Store(error));
+                Unavailable::Stopping
+            });
+        }
         match tokio::task::spawn_blocking(read).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkpoint::Keeper;
-use super::clock::{Clock, Position, Reading};
+use super::clock::{Clock, Pace, Position, Reading};
+use super::commit::Committer;
 use super::core::{Core, Phase, Policies};
 use super::gather::Gather;
 use super::late::Late;
@@ -23,10 +24,9 @@ use super::program::Watches;
 use super::recent::Recent;
 use super::reserve::Reserve;
 use super::written::Written;
-use super::{Engine, EngineError, Inner, Life, Limits, Options, checkpoint, commit};
+use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
 use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::recovery::{self, Recovery};
-use crate::journal::writer::Writer;
 use crate::journal::{self, Mark};
 use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
@@ -83,8 +83,8 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         }
     }
     store::remove_leftover(data.join(STORE))?;
-    let mut reserve = Reserve::open(&data, options.reserve)?;
-    let (mut store, opened) = Store::open(data.join(STORE), options.store)?;
+    let reserve = Reserve::open(&data, options.reserve)?;
+    let (store, opened) = Store::open(data.join(STORE), options.store)?;
     match marker {
         Some(id) if id != opened.store_id => {
             return Err(EngineError::Mixed {
@@ -95,8 +95,50 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         // New, cut between the rename and here, or the marker was lost.
         None => write_marker(dir, &opened.store_id)?,
     }
+    let parts = Parts {
+        store,
+        opened,
+        journal: journal_disk(&data)?,
+        reserve,
+        pace: Pace::Machine,
+    };
+    let ready = recover(parts, options, limits, &mut report)?;
+    Ok((start(ready)?, report))
+}
+
+/// What a store is made of, opened.
+pub(super) struct Parts {
+    pub(super) store: Store,
+    pub(super) opened: Opened,
+    /// Where the journal is.
+    pub(super) journal: Arc<dyn Disk>,
+    pub(super) reserve: Reserve,
+    /// What the store thread goes by.
+    pub(super) pace: Pace,
+}
+
+/// An engine whose threads were not started.
+pub(super) struct Ready {
+    pub(super) inner: Arc<Inner>,
+    pub(super) committer: Committer,
+    pub(super) keeper: Keeper,
+}
+
+/// Brings what the journal has and the store has not to the store, and makes everything ready to go on.
+pub(super) fn recover(
+    parts: Parts,
+    options: Options,
+    limits: Limits,
+    report: &mut Report,
+) -> Result<Ready, EngineError> {
+    let Parts {
+        mut store,
+        opened,
+        journal: disk,
+        mut reserve,
+        pace,
+    } = parts;
     report.records = opened.records;
-    let disk = journal_disk(&data)?;
     let mut recovery = recovery::open(disk.clone(), opened.store_id, opened.checkpoint)?;
     let mut redone = Redone::of(&opened);
     redo(
@@ -107,7 +149,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         },
         &mut redone,
         &limits,
-        &mut report,
+        report,
     )?;
     let mut policies = Policies {
         by_namespace: redone.policies,
@@ -169,15 +211,15 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         next_lsn,
         next_token: redone.next_token,
     };
-    let inner = Arc::new(Inner::new(core, reader, room, limits));
-    let keeper = Keeper {
-        // What the store has now does not fit: only fewer would.
-        records_when_full: full.then_some(store.records()),
-        store,
-        preparer,
-        reserve,
-    };
-    Ok((start(inner, writer, keeper)?, report))
+    let mut keeper = Keeper::new(store, preparer, reserve, pace);
+    if full {
+        keeper.begin_full();
+    }
+    Ok(Ready {
+        inner: Arc::new(Inner::new(core, reader, room, limits)),
+        committer: Committer::new(writer),
+        keeper,
+    })
 }
 
 /// What the store and the journal after it come to.
@@ -204,6 +246,16 @@ impl Redone {
             policies: policies
                 .map(|(name, policy)| (name.to_string(), policy.clone()))
                 .collect(),
+        }
+    }
+
+    /// The clocks stood there. What the store remembers of a sweep may be later than frames before it.
+    fn see(&mut self, position: Position) {
+        if self
+            .position
+            .is_none_or(|known| position.time >= known.time)
+        {
+            self.position = Some(position);
         }
     }
 }
@@ -250,15 +302,14 @@ fn redo(
                 report.redone += 1;
             }
         }
-        redone.position = Some(position(frame.mark()));
+        redone.see(position(frame.mark()));
         if redone.recent.active_bytes() >= limits.freeze_at && !redone.stuck {
             checkpoint_redone(target, redone)?;
         }
     }
     // A journal that was read to its end knows the last clocks, also where its last frame had no entry.
-    let last = recovery.last_mark().map(position);
-    if last.is_some_and(|last| redone.position.is_none_or(|known| last.time >= known.time)) {
-        redone.position = last;
+    if let Some(last) = recovery.last_mark() {
+        redone.see(position(last));
     }
     report.torn = recovery.torn_tail().map(|torn| {
         format!(
@@ -273,6 +324,8 @@ fn redo(
 
 pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) -> Result<(), EngineError> {
     redone.lsn = entry.lsn;
+    #[cfg(feature = "canary")]
+    let entry = without_token(entry);
     if let Some(token) = entry.decision.token {
         redone.next_token = redone.next_token.max(token.next().unwrap_or(Token::MAX));
     }
@@ -303,6 +356,14 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) -> Result<(), Engine
         Change::None(_) | Change::Tally(_) => {}
     }
     Ok(())
+}
+
+#[cfg(feature = "canary")]
+fn without_token(mut entry: Entry) -> Entry {
+    if crate::canary::has(crate::canary::Fault::TokenResetOnRestart) {
+        entry.decision.token = None;
+    }
+    entry
 }
 
 fn redo_put(
@@ -360,7 +421,12 @@ pub(super) fn checkpoint_redone(
     Ok(())
 }
 
-fn start(inner: Arc<Inner>, writer: Writer, keeper: Keeper) -> Result<Engine, EngineError> {
+fn start(ready: Ready) -> Result<Engine, EngineError> {
+    let Ready {
+        inner,
+        committer,
+        keeper,
+    } = ready;
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
             .name(name.into())
@@ -369,18 +435,14 @@ fn start(inner: Arc<Inner>, writer: Writer, keeper: Keeper) -> Result<Engine, En
     };
     let journal = {
         let inner = inner.clone();
-        spawn(
-            "onced-journal",
-            Box::new(move || commit::run(&inner, writer)),
-        )?
+        spawn("onced-journal", Box::new(move || committer.run(&inner)))?
     };
     let keeper = {
         let inner = inner.clone();
         spawn("onced-store", Box::new(move || keeper.run(&inner)))?
     };
     inner.threads.lock().extend([journal, keeper]);
-    let _life = Arc::new(Life(inner.clone()));
-    Ok(Engine { inner, _life })
+    Ok(Engine::of(inner))
 }
 
 /// Makes an empty store beside where it will be, and moves it there in one step.

@@ -116,7 +116,7 @@ impl Steps<'_> {
     /// [`Engine::submit`].
     pub fn decide(&mut self, unit: &Unit) -> Vec<Result<Outcome, Unavailable>> {
         match unit {
-            Unit::One(command) => vec![self.one(command)],
+            Unit::One(command) => vec![self.one(command, true)],
             Unit::All(commands) => self.all(commands),
         }
     }
@@ -148,7 +148,7 @@ impl Steps<'_> {
         })
     }
 
-    fn one(&mut self, command: &Command) -> Result<Outcome, Unavailable> {
+    fn one(&mut self, command: &Command, alone: bool) -> Result<Outcome, Unavailable> {
         let key = &command.key;
         let hash = self.declared.get(key).copied();
         let hash = hash.ok_or(Unavailable::Program(Bound::Undeclared))?;
@@ -156,7 +156,7 @@ impl Steps<'_> {
             Some(record) => record.clone(),
             None => self.core.record(command, hash, self.fetched)?,
         };
-        let (now, token) = (self.now, self.token);
+        let (now, token) = (self.now, (self.token, alone));
         let (core, rest) = (&*self.core, &mut self.rest);
         let step = core.step(command, hash, self.fetched, now, token, record, rest)?;
         let after = match &step.effect {
@@ -199,7 +199,7 @@ impl Steps<'_> {
             .collect();
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
-            match self.one(command) {
+            match self.one(command, false) {
                 Ok(outcome) => answers.push(Ok(outcome)),
                 Err(why) => {
                     answers = vec![Err(why); commands.len()];
@@ -230,7 +230,7 @@ impl Steps<'_> {
         let Ok(record) = self.core.record(&read, hash, self.fetched) else {
             return false;
         };
-        let (now, token) = (self.now, self.token);
+        let (now, token) = (self.now, (self.token, true));
         let (core, fetched, mut rest) = (&*self.core, self.fetched, Lsn(0));
         let step = core.step(&read, hash, fetched, now, token, record, &mut rest);
         step.is_ok_and(|step| step.outcome.record.is_some())

@@ -33,8 +33,13 @@ impl Reserve {
     /// Finds out whether the reserve is there. Without a size there is none to hold, give up or want.
     pub(super) fn open(folder: &Path, size: u64) -> Result<Reserve, EngineError> {
         let disk = RealDisk::open(folder).map_err(|error| failed("open", folder, error))?;
+        Reserve::on(Arc::new(disk), size)
+    }
+
+    /// As [`Reserve::open`], in the folder that a disk is.
+    pub(super) fn on(disk: Arc<dyn Disk>, size: u64) -> Result<Reserve, EngineError> {
         let mut reserve = Reserve {
-            disk: Arc::new(disk),
+            disk,
             size,
             held: false,
         };

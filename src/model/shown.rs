@@ -79,6 +79,10 @@ fn noted(record: &Arc<Record>, state: State, now: Now) -> Arc<Record> {
 
 fn over(shown: &Shown, policy: &Policy, now: Now) -> bool {
     let record = &shown.record;
+    #[cfg(feature = "canary")]
+    if crate::canary::has(crate::canary::Fault::ExpiryBySweeper) {
+        return false;
+    }
     match shown.state {
         State::Done => record.expires_at.is_some_and(|end| end <= now.time),
         State::InDoubt => false,

@@ -51,5 +51,8 @@ pub use read::{Bodies, Page, Reader, Rows, Scan, Which};
 pub use repair::{Fix, repair, repair_backend};
 pub use sweep::Swept;
 
+#[cfg(test)]
+pub(crate) use filter::without_filters;
+
 /// What a simulation implements to stand in for the disk.
 pub use redb::StorageBackend;

@@ -70,7 +70,7 @@ pub struct Opened {
     pub next_token: Token,
     /// Chosen at creation.
     pub store_id: [u8; 16],
-    /// What the last checkpoint put there; not understood here.
+    /// What the last checkpoint or sweep put there; not understood here.
     pub mark: Vec<u8>,
     /// The policies that were set, by namespace.
     pub policies: Vec<(Box<str>, Policy)>,

@@ -56,6 +56,8 @@ pub(super) struct Shared {
     catalog: RwLock<Arc<Catalog>>,
     pub(super) counters: FilterCounters,
     pub(super) namespaces: Mutex<Namespaces>,
+    #[cfg(feature = "canary")]
+    late: Mutex<Vec<(Place, Filter)>>,
 }
 
 struct Slot {
@@ -151,6 +153,8 @@ impl Shared {
             })),
             counters: FilterCounters::default(),
             namespaces: Mutex::new(Namespaces::new()),
+            #[cfg(feature = "canary")]
+            late: Mutex::default(),
         }
     }
 
@@ -184,6 +188,12 @@ impl Shared {
             .iter()
             .map(|(place, live)| (*place, live.filter.clone()))
             .collect();
+        #[cfg(feature = "canary")]
+        let filters = if crate::canary::has(crate::canary::Fault::FilterUpdatedLate) {
+            std::mem::replace(&mut *self.late.lock(), filters)
+        } else {
+            filters
+        };
         let mut catalog = self.catalog.write();
         let epoch = catalog.epoch + u64::from(less);
         *catalog = Arc::new(Catalog { epoch, filters });

@@ -23,9 +23,12 @@ impl Store {
     /// `now` must not be later than the moment at which the last checkpoint was frozen: a record whose
     /// expiry was moved since is in memory alone, and its large bodies may still lie in such a table.
     ///
+    /// `mark` is for the caller, and takes the place of the last checkpoint's: what is dropped stays past its
+    /// retention only if the instant at which it was is remembered with it.
+    ///
     /// # Errors
     /// As [`Store::checkpoint`].
-    pub fn sweep(&mut self, now: Timestamp) -> Result<Swept, StoreError> {
+    pub fn sweep(&mut self, now: Timestamp, mark: &[u8]) -> Result<Swept, StoreError> {
         let over: Vec<Place> = self
             .tables
             .keys()
@@ -37,6 +40,7 @@ impl Store {
         }
         let mut state = self.state.clone();
         state.commits += 1;
+        state.mark = mark.to_vec();
         let drop_tables = || -> Result<(), Fault> {
             let transaction = self.shared.begin_write()?;
             {

@@ -1,7 +1,9 @@
 //! Large bodies lie beside their records: they are there for as long as a record refers to them.
 
-use onced::model::command::{Claim, Expiry, Payload, Verb};
+use onced::model::body::{Body, Content};
+use onced::model::command::{Claim, Expiry, Mode, Payload, Verb};
 use onced::model::outcome::Verdict;
+use onced::model::record::KeptResult;
 use onced::model::time::Span;
 
 use super::rig::{complete, expire, open, overfill, set, tell, value};
@@ -45,7 +47,7 @@ async fn a_body_moves_with_its_record_through_checkpoints_and_starts() {
             .unwrap()
             .record
             .clone();
-        let bytes = |content: &onced::model::body::Content| content.bytes().unwrap().to_vec();
+        let bytes = |content: &Content| content.bytes().unwrap().to_vec();
         assert_eq!(bytes(&got.payload.as_ref().unwrap().content), [b'p'; LARGE]);
         let earlier = &got.earlier_result.as_ref().unwrap().body.content;
         assert_eq!(bytes(earlier), [b'r'; LARGE]);
@@ -76,5 +78,36 @@ async fn a_value_whose_end_moves_again_and_again_keeps_its_bytes() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     let engine = open(dir.path());
     assert_eq!(value(&engine, "v").await.unwrap(), large);
+    engine.close().unwrap();
+}
+
+/// Payload and result came with one entry, so their LSN is the same.
+#[tokio::test]
+async fn two_bodies_of_one_entry_are_not_taken_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut engine = open(dir.path());
+    let body = Body {
+        content_type: "a/b".into(),
+        content: Content::new(vec![b'r'; LARGE].into()),
+    };
+    let once = Claim {
+        payload: Some(Payload::new(vec![b'p'; LARGE].into(), "a/b".into())),
+        store: true,
+        mode: Mode::Once {
+            result: Some(KeptResult { body, status: None }),
+        },
+        ..Claim::default()
+    };
+    tell(&engine, "both", Verb::Claim(Box::new(once))).await;
+    for _ in 0..3 {
+        let got = tell(&engine, "both", Verb::Get).await.record.unwrap();
+        let bytes = |body: &Body| body.content.bytes().unwrap().to_vec();
+        let record = &got.record;
+        assert_eq!(bytes(record.payload.as_ref().unwrap()), [b'p'; LARGE]);
+        assert_eq!(bytes(&record.result.as_ref().unwrap().body), [b'r'; LARGE]);
+        overfill(&engine).await;
+        engine.close().unwrap();
+        engine = open(dir.path());
+    }
     engine.close().unwrap();
 }

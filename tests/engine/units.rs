@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use onced::engine::clock::{ManualClock, Source};
 use onced::engine::{Engine, Unavailable, Unit};
-use onced::model::command::{Claim, Command, Expiry, Payload, Verb};
+use onced::model::command::{Claim, Command, Expiry, Mode, Payload, Verb};
 use onced::model::outcome::{Outcome, Verdict};
+use onced::model::policy::Policy;
+use onced::model::record::Window;
 use onced::model::time::Span;
 
 use super::rig::{claim, complete, expire, key, open, options, overfill, set, tell, unit, value};
@@ -87,5 +90,37 @@ async fn a_unit_that_with_its_records_exceeds_a_frame_is_refused_whole_and_the_e
     let got = engine.submit(vec![all(20)]).await;
     assert!(got.iter().all(|got| got.as_ref().is_ok_and(Outcome::holds)));
     assert_eq!(value(&engine, "key-39").await.unwrap().len(), 4000);
+    engine.close().unwrap();
+}
+
+/// A duplicate restarts a sliding window, but nothing of a refused unit is stored.
+#[tokio::test]
+async fn a_refused_unit_shows_no_window_that_it_did_not_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(1_800_000_000_000, 5_000_000);
+    let mut options = options();
+    options.clock = Source::Manual(clock.clone());
+    let policy = Policy {
+        window: Window::Sliding,
+        ..Policy::default()
+    };
+    options.policies = [("default".to_string(), policy)].into();
+    let engine = Engine::open(dir.path(), options).unwrap().0;
+    let once = || {
+        Verb::Claim(Box::new(Claim {
+            mode: Mode::Once { result: None },
+            ..Claim::default()
+        }))
+    };
+    let end = |outcome: Outcome| outcome.record.unwrap().record.expires_at.unwrap();
+    let first = end(tell(&engine, "done", once()).await);
+    clock.advance(Span::from_secs(48 * 3600));
+    let commands = ["new", "done"].map(|name| Command::new(key(name), once()));
+    let mut answers = engine.submit(vec![Unit::All(commands.into())]).await;
+    let refused = answers.remove(1).unwrap();
+    assert_eq!(refused.verdict, Verdict::Done);
+    assert_eq!(end(refused), first, "as it is stored");
+    assert_eq!(end(tell(&engine, "done", Verb::Get).await), first);
+    assert!(end(tell(&engine, "done", once()).await) > first, "alone");
     engine.close().unwrap();
 }

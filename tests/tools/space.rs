@@ -49,7 +49,7 @@ fn allocated_blocks_level_off_over_thirty_fill_and_expire_cycles() {
                 .unwrap();
         }
         now += CYCLE;
-        let swept = store.sweep(Timestamp::from_millis(now)).unwrap();
+        let swept = store.sweep(Timestamp::from_millis(now), b"").unwrap();
         assert!(swept.records >= KEYS as u64, "cycle {cycle}: {swept:?}");
         blocks.push(fs::metadata(&path).unwrap().blocks());
     }

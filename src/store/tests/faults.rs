@@ -578,7 +578,7 @@ fn a_reader_never_sees_a_key_vanish_while_it_moves() {
                 _ => all(&|n| done(n + 1, Timestamp::from_millis(now), now + 3_600_000)),
             };
             store.checkpoint(checkpoint(lsn, changes)).unwrap();
-            store.sweep(Timestamp::from_millis(now)).unwrap();
+            store.sweep(Timestamp::from_millis(now), b"").unwrap();
         }
         stop.store(true, Ordering::Relaxed);
     });

@@ -66,7 +66,7 @@ fn a_record_that_never_expires_lies_apart() {
     record.retention = Retention::Forever;
     put(&mut store, 1, "k", &record);
     assert_eq!(tables(&disk), ["done/forever/0", "open"]);
-    store.sweep(at(u64::MAX)).unwrap();
+    store.sweep(at(u64::MAX), b"").unwrap();
     assert_holds(&disk, &store, &[(key("k"), record)]);
 }
 
@@ -182,13 +182,13 @@ fn a_bucket_dropped_after_its_record_moved_on_takes_nothing_with_it() {
     later.expires_at = Some(at(9_000_000));
     put(&mut store, 3, "moves", &later);
 
-    let nothing = store.sweep(at(4_608_000 + 60_000)).unwrap();
+    let nothing = store.sweep(at(4_608_000 + 60_000), b"").unwrap();
     assert_eq!(
         nothing,
         Swept::default(),
         "the bucket ended a minute ago, not more"
     );
-    let swept = store.sweep(at(4_608_000 + 60_001)).unwrap();
+    let swept = store.sweep(at(4_608_000 + 60_001), b"swept").unwrap();
     assert_eq!(
         swept,
         Swept {
@@ -202,6 +202,11 @@ fn a_bucket_dropped_after_its_record_moved_on_takes_nothing_with_it() {
     );
     assert_holds(&disk, &store, &[(key("moves"), later.clone())]);
     assert!(!store.reader().may_contain(&key("stays")));
+    let (_, opened) = Store::open_with_backend(disk.crashed().source(), OPTIONS).unwrap();
+    assert_eq!(
+        opened.mark, b"swept",
+        "the instant is as durable as the sweep"
+    );
 
     // Redo into a dropped bucket is tolerated, and the next sweep drops it again.
     put(&mut store, 4, "stays", &finished(2));
@@ -211,7 +216,7 @@ fn a_bucket_dropped_after_its_record_moved_on_takes_nothing_with_it() {
         &[(key("moves"), later), (key("stays"), finished(2))],
     );
     assert_eq!(
-        store.sweep(at(5_000_000)).unwrap(),
+        store.sweep(at(5_000_000), b"").unwrap(),
         Swept {
             tables: 1,
             records: 1
@@ -460,7 +465,7 @@ fn a_random_history_is_kept_exactly() {
     }
     // And what is over goes, nothing else.
     let now = 3_000_000;
-    store.sweep(at(now)).unwrap();
+    store.sweep(at(now), b"").unwrap();
     for (name, record) in &model {
         if record.expires_at.is_none_or(|expires| expires > at(now)) {
             assert_eq!(
