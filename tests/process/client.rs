@@ -55,7 +55,7 @@ impl Client {
             number,
             keys: strings.chain(claims).collect(),
             random,
-            by_http: number % 2 == 0,
+            by_http: number.is_multiple_of(2),
             answers: 0,
         }
     }
