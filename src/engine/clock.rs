@@ -214,6 +214,32 @@ impl Stopwatch {
 }
 
 /// The machine's boot clock in whole milliseconds, and whether it stands between two.
+/// How long this thread has worked: for bounds on work that runs under the engine's lock. It does not count
+/// while the thread waits for a processor.
+#[derive(Clone, Copy, Debug)]
+pub struct Work(Duration);
+
+impl Work {
+    /// Counts from now.
+    #[must_use]
+    pub fn start() -> Work {
+        Work(worked())
+    }
+
+    /// What this thread has worked since; to be asked by the thread that started it.
+    #[must_use]
+    pub fn spent(&self) -> Duration {
+        worked().saturating_sub(self.0)
+    }
+}
+
+fn worked() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(secs, nanos)
+}
+
 fn boot_millis() -> (u64, bool) {
     millis(rustix::time::ClockId::Boottime)
 }

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::cost::{Cost, cost, shows_bodies, writes};
+use super::cost::{Cost, cost, looks_into_value, shows_bodies, writes};
 use super::gather::{Durable, Gather};
 use super::late::Late;
+use super::program::Watches;
 use super::recent::{Frozen, Recent, record_size};
 use super::written::Written;
 use super::{MAX_NAMESPACES, Unavailable, Unit};
@@ -56,6 +57,8 @@ pub(super) struct Core {
     pub(super) frozen_at: Timestamp,
     /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.
     pub(super) namespaces: HashSet<Box<str>>,
+    /// What connections watch.
+    pub(super) watches: Watches,
     /// A buffer.
     pub(super) written: Written,
     pub(super) next_lsn: Lsn,
@@ -190,7 +193,7 @@ impl Core {
     }
 
     /// The record as memory or else the store has it.
-    fn record(
+    pub(super) fn record(
         &self,
         command: &Command,
         hash: u64,
@@ -353,19 +356,26 @@ impl Core {
     /// One decision on the record as memory, the unit so far or the store has it; nothing is kept yet. A
     /// duplicate restarts its window only `alone`: a unit that one is in stores nothing.
     #[allow(clippy::too_many_arguments)] // all that a decision depends on
-    fn step(
+    pub(super) fn step(
         &self,
         command: &Command,
         hash: u64,
         fetched: &Fetched,
         now: Now,
         (token, alone): (Token, bool),
-        record: Option<Arc<Record>>,
+        mut record: Option<Arc<Record>>,
         rest: &mut Lsn,
     ) -> Result<Step, Unavailable> {
         let key = &command.key;
         if let Some(row) = self.recent.get(hash, key) {
             *rest = (*rest).max(row.lsn());
+        }
+        if looks_into_value(&command.verb)
+            && let Some(record) = &mut record
+            && let Some(found) = self.found(key, fetched)
+            && record.lacks_bodies()
+        {
+            Arc::make_mut(record).attach_bodies(&found.bodies);
         }
         let policy = self.policies.get(key.namespace());
         let token = (token < Token::MAX).then_some(token);
@@ -399,7 +409,7 @@ impl Core {
     }
 
     /// Writes decisions down that stand or fall together. Nothing is written if one of the entries cannot be.
-    fn keep_all(
+    pub(super) fn keep_all(
         &mut self,
         steps: Vec<(&Command, u64, Step)>,
         fetched: &Fetched,
@@ -443,6 +453,7 @@ impl Core {
         let change = written.change();
         self.next_lsn = Lsn(change.lsn.0.saturating_add(1));
         self.recent.put(hash, key, change, existed);
+        self.watches.changed(key);
     }
 
     /// What a decision uses up and what is counted of it.

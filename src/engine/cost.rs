@@ -16,7 +16,9 @@ pub(super) struct Cost {
 }
 
 impl Unit {
-    pub(super) fn commands(&self) -> &[Command] {
+    /// Its commands, in order.
+    #[must_use]
+    pub fn commands(&self) -> &[Command] {
         match self {
             Unit::One(command) => std::slice::from_ref(command),
             Unit::All(commands) => commands,
@@ -31,7 +33,10 @@ impl Unit {
 
 /// Whether a command can change anything.
 pub(super) fn writes(verb: &Verb) -> bool {
-    !matches!(verb, Verb::Get | Verb::String(StringVerb::Read))
+    !matches!(
+        verb,
+        Verb::Get | Verb::String(StringVerb::Read | StringVerb::Digest)
+    )
 }
 
 /// Bytes a command can take at most, beside what its record has already.
@@ -67,9 +72,15 @@ pub(super) fn shows_bodies(verb: &Verb) -> bool {
             | Verb::Get
             | Verb::String(
                 StringVerb::Read
+                    | StringVerb::Digest
                     | StringVerb::Set(_)
                     | StringVerb::Delete { .. }
                     | StringVerb::Expire { .. }
             )
     )
+}
+
+/// Whether the bodies' bytes are needed to decide: those of a large value may be in the store alone.
+pub(super) fn looks_into_value(verb: &Verb) -> bool {
+    matches!(verb, Verb::String(verb) if verb.looks_into_value())
 }

@@ -19,6 +19,7 @@ pub mod inspect;
 mod late;
 mod listing;
 mod open;
+pub mod program;
 mod recent;
 pub mod repair;
 mod reserve;
@@ -83,6 +84,8 @@ pub enum Unavailable {
     TooLarge,
     /// There are [`MAX_NAMESPACES`] namespaces already, and this would be one more.
     Namespaces,
+    /// A bound of programs.
+    Program(program::Bound),
     /// A rule of the engine's own was broken; the log says which.
     Defect,
     /// The engine is stopping. What was asked may have been stored: nobody was told.
@@ -92,6 +95,7 @@ pub enum Unavailable {
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Unavailable::Program(bound) => return bound.fmt(f),
             Unavailable::Full => {
                 "the disk of the data directory is full; free space, it goes on by itself"
             }

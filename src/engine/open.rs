@@ -20,6 +20,7 @@ use super::commit::Committer;
 use super::core::{Core, Phase, Policies};
 use super::gather::Gather;
 use super::late::Late;
+use super::program::Watches;
 use super::recent::Recent;
 use super::reserve::Reserve;
 use super::written::Written;
@@ -205,6 +206,7 @@ pub(super) fn recover(
         holds: 0,
         frozen_at: Timestamp::default(),
         namespaces,
+        watches: Watches::default(),
         written: Written::default(),
         next_lsn,
         next_token: redone.next_token,

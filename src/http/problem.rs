@@ -187,7 +187,7 @@ impl From<Unavailable> for Refusal {
                 Refusal::unavailable(detail)
             }
             Unavailable::TooLarge => Refusal::too_large(detail),
-            Unavailable::Namespaces => Refusal::bad_input(detail),
+            Unavailable::Namespaces | Unavailable::Program(_) => Refusal::bad_input(detail),
         }
     }
 }

@@ -225,6 +225,24 @@ pub enum StringVerb {
     },
     /// `INCR`, `DECR` and kin.
     Add(i64),
+    /// `DIGEST`: the value is asked for by its XXH3.
+    Digest,
+}
+
+impl StringVerb {
+    /// Whether the bytes of a large value are needed to decide, not only to answer.
+    #[must_use]
+    pub fn looks_into_value(&self) -> bool {
+        let by_digest = |compare: &Compare| matches!(compare.with, Comparand::Xxh3(_));
+        match self {
+            StringVerb::Digest => true,
+            StringVerb::Set(set) => {
+                matches!(&set.when, Some(SetWhen::Compare(compare)) if by_digest(compare))
+            }
+            StringVerb::Delete { when } => when.as_ref().is_some_and(by_digest),
+            _ => false,
+        }
+    }
 }
 
 /// A `SET`.
@@ -247,17 +265,26 @@ pub enum SetWhen {
     Absent,
     /// `XX`.
     Present,
-    /// `IFEQ`, `IFNE`.
+    /// `IFEQ`, `IFNE`, `IFDEQ`, `IFDNE`.
     Compare(Compare),
 }
 
 /// A condition on the value.
 #[derive(Clone, Debug)]
 pub struct Compare {
-    /// The value to compare with.
-    pub value: Bytes,
+    /// What to compare with.
+    pub with: Comparand,
     /// Holds when they are equal; else when they differ.
     pub equal: bool,
+}
+
+/// What a value is compared with.
+#[derive(Clone, Debug)]
+pub enum Comparand {
+    /// These bytes, compared as they are kept: hashed before, if they are many.
+    Value(Content),
+    /// The value that has this XXH3 (64 bits, seed 0), as `DIGEST` tells it.
+    Xxh3(u64),
 }
 
 /// When a string ends.
@@ -302,11 +329,20 @@ impl Verb {
             Verb::Get => "get",
             Verb::Replay { .. } => "replay",
             Verb::Forget { .. } => "forget",
-            Verb::String(StringVerb::Read) => "read",
+            Verb::String(StringVerb::Read | StringVerb::Digest) => "read",
             Verb::String(StringVerb::Set(_)) => "set",
             Verb::String(StringVerb::Delete { .. }) => "del",
             Verb::String(StringVerb::Expire { .. }) => "expire",
             Verb::String(StringVerb::Add(_)) => "incr",
+        }
+    }
+
+    /// The payload it carries.
+    #[must_use]
+    pub fn payload(&self) -> Option<&Payload> {
+        match self {
+            Verb::Claim(claim) => claim.payload.as_ref(),
+            _ => None,
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`transition::apply`] decides every command of every face. What it needs to know comes in, what it
 //! decides goes out; who makes the decision durable is none of its business.
 
+pub mod access;
 pub mod body;
 pub mod command;
 pub mod json;

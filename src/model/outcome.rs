@@ -156,6 +156,8 @@ pub enum StringReply {
     Expired(bool),
     /// To an increment: the new value.
     Number(i64),
+    /// To a digest: the value's XXH3, or there is no value.
+    Digest(Option<u64>),
     /// The value is not a number.
     NotAnInteger,
     /// The sum is no 64-bit number.
@@ -268,6 +270,7 @@ impl Outcome {
             Verdict::String(reply) => matches!(
                 reply,
                 StringReply::Read
+                    | StringReply::Digest(_)
                     | StringReply::Set { written: true }
                     | StringReply::Deleted(_)
                     | StringReply::Expired(_)

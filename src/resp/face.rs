@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::Options;
-use super::commands::Positions;
+use super::commands::{Positions, Scripts};
 use crate::model::time::{BootTime, Span};
 
 /// At most one warning about HTTP on this port in so long.
@@ -16,6 +16,7 @@ const WARNING_EVERY: Span = Span::from_secs(60);
 pub struct Face {
     pub(super) options: Options,
     pub(super) positions: Mutex<Positions>,
+    pub(super) scripts: Mutex<Scripts>,
     ids: AtomicU64,
     connected: AtomicU64,
     warnings: Mutex<Warnings>,
@@ -34,6 +35,7 @@ impl Face {
         Face {
             options,
             positions: Mutex::default(),
+            scripts: Mutex::default(),
             ids: AtomicU64::new(0),
             connected: AtomicU64::new(0),
             warnings: Mutex::default(),

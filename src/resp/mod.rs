@@ -4,15 +4,18 @@
 //! In reading order: [`frame`] takes requests out of a buffer, [`commands`] knows what each asks for,
 //! [`render`] and [`reply`] write what is answered, [`session`] is one connection without its socket.
 //!
-//! Deliberately absent: transactions and scripts. Until they are here `MULTI` is answered with an error,
-//! and so is everything after it up to `EXEC` or `DISCARD`, because these commands were meant to happen
-//! together or not at all: a `DEL` among them must never run by itself.
+//! Transactions and scripts are decided as one: [`program`] says what they ask of the engine, [`lua`] is the
+//! world of one script.
+//!
+//! Deliberately absent: hashes, lists, sets, streams, and anything a transaction would do half.
 
 mod commands;
 mod face;
 mod frame;
 mod glob;
 mod inline;
+mod lua;
+mod program;
 mod render;
 mod reply;
 mod session;
@@ -22,13 +25,14 @@ mod golden;
 #[cfg(test)]
 mod tests;
 
+use crate::model::access::Access;
 pub use face::Face;
 pub use frame::{Parser, ProtocolError, Request};
 pub use reply::{Protocol, Writer};
 pub use session::{Batch, Flow, Session};
 
 /// The version of Redis that is announced (SPEC 7): what clients choose their features by.
-pub const REDIS_VERSION: &str = "7.2.4";
+pub const REDIS_VERSION: &str = "8.4.0";
 /// How many databases there are: namespaces `default` and `db1` to `db15`.
 pub const DATABASES: usize = 16;
 
@@ -37,6 +41,8 @@ pub const DATABASES: usize = 16;
 pub struct Options {
     /// When a set-once without expiry ends.
     pub nx_without_expiry: NxWithoutExpiry,
+    /// Who may do what.
+    pub access: Access,
     /// Whether `FLUSHALL` and `FLUSHDB` are let through.
     pub allow_flush: bool,
     /// What one connection may ask for.

@@ -41,6 +41,10 @@ pub(super) enum Answer {
     Stored(usize),
     /// How many of so many were removed.
     Deleted(usize),
+    /// The same of one; this refusal where it is not a string.
+    DeletedIf(Refusal),
+    /// The value's XXH3, or null.
+    Digest,
     /// 1 if there was something and the condition held, else 0.
     Expired(Expiry),
     /// The new value.
@@ -65,7 +69,10 @@ pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
         Unavailable::Overloaded => format!("TRYAGAIN {error}"),
-        Unavailable::TooLarge | Unavailable::Namespaces | Unavailable::Defect => {
+        Unavailable::TooLarge
+        | Unavailable::Namespaces
+        | Unavailable::Program(_)
+        | Unavailable::Defect => {
             format!("ERR {error}")
         }
         Unavailable::Stopping => {
@@ -97,7 +104,12 @@ impl Answer {
     /// Writes the reply. `command` is its name for texts.
     pub(super) fn write(&self, decisions: &[Decision], command: &str, reply: &mut Writer<'_>) {
         if let Some(error) = decisions.iter().find_map(|d| refusal(d, command)) {
-            return reply.error(&error);
+            return match self {
+                Answer::DeletedIf(refusal) if is_wrong_type(decisions) => {
+                    reply.error(refusal.text())
+                }
+                _ => reply.error(&error),
+            };
         }
         let outcomes = || decisions.iter().flatten();
         let Some(first) = outcomes().next() else {
@@ -139,7 +151,13 @@ impl Answer {
             Answer::Written => reply.null(),
             Answer::WrittenAll(_) => reply.uint(outcomes().all(written).into()),
             Answer::Stored(_) => reply.status("OK"),
-            Answer::Deleted(_) => {
+            Answer::Digest => match first.verdict {
+                Verdict::String(StringReply::Digest(Some(digest))) => {
+                    reply.bulk(format!("{digest:016x}").as_bytes());
+                }
+                _ => reply.null(),
+            },
+            Answer::Deleted(_) | Answer::DeletedIf(_) => {
                 let removed = Verdict::String(StringReply::Deleted(true));
                 let count = outcomes().filter(|outcome| outcome.verdict == removed);
                 reply.uint(count.count() as u64);
@@ -213,6 +231,14 @@ fn refusal(decision: &Decision, command: &str) -> Option<Vec<u8>> {
         _ => return None,
     };
     Some(text.into_bytes())
+}
+
+fn is_wrong_type(decisions: &[Decision]) -> bool {
+    let wrong = Verdict::String(StringReply::WrongType);
+    decisions
+        .iter()
+        .flatten()
+        .any(|outcome| outcome.verdict == wrong)
 }
 
 fn written(outcome: &Outcome) -> bool {

@@ -46,15 +46,14 @@ impl Writer<'_> {
         self.line(b'+', word.as_bytes());
     }
 
+    /// A status that a script made; line ends inside become blanks.
+    pub fn status_text(&mut self, text: &[u8]) {
+        self.text(b'+', text);
+    }
+
     /// An error: its text begins with the word clients dispatch on. Line ends inside become blanks.
     pub fn error(&mut self, text: &[u8]) {
-        self.out.extend_from_slice(b"-");
-        let clean = text.iter().map(|b| match b {
-            b'\r' | b'\n' => b' ',
-            other => *other,
-        });
-        self.out.extend(clean);
-        self.out.extend_from_slice(b"\r\n");
+        self.text(b'-', text);
     }
 
     /// A signed number.
@@ -84,6 +83,14 @@ impl Writer<'_> {
             Protocol::Resp2 => b"$-1\r\n",
             Protocol::Resp3 => b"_\r\n",
         });
+    }
+
+    /// A missing array: the reply of a transaction that was not run.
+    pub fn null_array(&mut self) {
+        match self.protocol {
+            Protocol::Resp2 => self.out.extend_from_slice(b"*-1\r\n"),
+            Protocol::Resp3 => self.null(),
+        }
     }
 
     /// True or false; 1 or 0 in RESP2.
@@ -137,6 +144,16 @@ impl Writer<'_> {
             Protocol::Resp2 => self.array(len),
             Protocol::Resp3 => self.number(mark, len as u64),
         }
+    }
+
+    fn text(&mut self, mark: u8, text: &[u8]) {
+        self.out.extend_from_slice(&[mark]);
+        let clean = text.iter().map(|b| match b {
+            b'\r' | b'\n' => b' ',
+            other => *other,
+        });
+        self.out.extend(clean);
+        self.out.extend_from_slice(b"\r\n");
     }
 
     fn line(&mut self, mark: u8, text: &[u8]) {

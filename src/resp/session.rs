@@ -178,7 +178,11 @@ impl Session {
     #[must_use]
     pub fn pending(&self) -> usize {
         let held = self.held.as_ref().map_or(0, Request::size);
-        self.parser.pending().saturating_add(held)
+        let queued = self.connection.transaction.size();
+        self.parser
+            .pending()
+            .saturating_add(held)
+            .saturating_add(queued)
     }
 
     /// Answers the requests in `input`, in order, at the end of `output`.
@@ -207,7 +211,11 @@ impl Session {
                         &mut *output
                     };
                     let mut reply = Writer::new(out, question.protocol);
-                    question.what.answer(&self.face, engine, &mut reply).await;
+                    let (face, connection) = (&self.face, &mut self.connection);
+                    question
+                        .what
+                        .answer(face, engine, connection, &mut reply)
+                        .await;
                 }
                 if close {
                     return Flow::Close;

@@ -214,6 +214,7 @@ fn redis_options(config: &Config) -> resp::Options {
             pipeline: config.limits.pipeline,
             ..resp::Limits::default()
         },
+        ..resp::Options::default()
     }
 }
 

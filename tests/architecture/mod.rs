@@ -35,7 +35,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Crates and calls that belong to one place: what, where, why.
-const PLACES: [(&str, &[&str], &str); 7] = [
+const PLACES: [(&str, &[&str], &str); 9] = [
     ("redb::", &["store/"], "the store alone knows redb"),
     (
         "bincode::",
@@ -43,6 +43,16 @@ const PLACES: [(&str, &[&str], &str); 7] = [
         "one file can be rewritten when bincode has to go",
     ),
     ("fastbloom::", &["store/"], "filters belong to the store"),
+    (
+        "mlua::",
+        &["resp/lua/"],
+        "one folder is the world of scripts",
+    ),
+    (
+        "xxhash_rust::",
+        &["model/transition/"],
+        "digests are compared where decisions are made",
+    ),
     ("hyper::", &["http/"], "the other layers know no HTTP"),
     (
         "SystemTime::now",

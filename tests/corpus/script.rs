@@ -96,7 +96,8 @@ const VERBS: &[(&str, &[&str])] = &[
 
 /// The Redis commands a script may use.
 const REDIS: &[&str] = &[
-    "SET", "GET", "DEL", "EXISTS", "PTTL", "TYPE", "INCR", "PEXPIRE", "PERSIST",
+    "SET", "GET", "DEL", "EXISTS", "PTTL", "TYPE", "INCR", "PEXPIRE", "PERSIST", "DELEX",
+    "DELIFEQ", "DIGEST",
 ];
 
 impl Script {

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-use onced::model::command::{Command, ExpireWhen, Expiry, Set, SetWhen, StringVerb, Verb};
+use onced::model::body::Content;
+use onced::model::command::{
+    Command, Comparand, Compare, ExpireWhen, Expiry, Set, SetWhen, StringVerb, Verb,
+};
 use onced::model::key::RecordKey;
 use onced::model::outcome::{Outcome, StringReply, Verdict};
 use onced::model::time::Span;
@@ -21,6 +24,13 @@ pub(super) fn command(request: &Request) -> Command {
     let verb = match words.as_slice() {
         ["SET", _, _, options @ ..] => StringVerb::Set(Box::new(set(&request.redis[2], options))),
         ["DEL", _] => StringVerb::Delete { when: None },
+        ["DELEX", _, word, _] => StringVerb::Delete {
+            when: Some(compare(word, &request.redis[3])),
+        },
+        ["DELIFEQ", _, _] => StringVerb::Delete {
+            when: Some(compare("IFEQ", &request.redis[2])),
+        },
+        ["DIGEST", _] => StringVerb::Digest,
         ["INCR", _] => StringVerb::Add(1),
         ["PEXPIRE", _, span] => StringVerb::Expire {
             to: Expiry::In(Span::parse(span).unwrap()),
@@ -34,6 +44,19 @@ pub(super) fn command(request: &Request) -> Command {
         other => panic!("not a command of scripts: {other:?}"),
     };
     Command::new(key, Verb::String(verb))
+}
+
+fn compare(word: &str, with: &[u8]) -> Compare {
+    let digest = || u64::from_str_radix(std::str::from_utf8(with).unwrap(), 16).unwrap();
+    let with = match word {
+        "IFEQ" | "IFNE" => Comparand::Value(Content::new(Bytes::copy_from_slice(with))),
+        "IFDEQ" | "IFDNE" => Comparand::Xxh3(digest()),
+        other => panic!("not a condition of scripts: {other}"),
+    };
+    Compare {
+        with,
+        equal: word.ends_with("EQ"),
+    }
 }
 
 fn set(value: &[u8], options: &[&str]) -> Set {
@@ -51,6 +74,10 @@ fn set(value: &[u8], options: &[&str]) -> Set {
             "XX" => set.when = Some(SetWhen::Present),
             "GET" => set.get = true,
             "KEEPTTL" => set.expiry = Expiry::Keep,
+            word @ ("IFEQ" | "IFNE" | "IFDEQ" | "IFDNE") => {
+                let with = options.next().unwrap();
+                set.when = Some(SetWhen::Compare(compare(word, with.as_bytes())));
+            }
             "PX" => set.expiry = Expiry::In(span()),
             other => panic!("not an option of scripts: {other}"),
         }
@@ -75,6 +102,10 @@ pub(super) fn answer(request: &Request, outcome: &Outcome) -> Answer {
         }
         StringReply::Deleted(yes) | StringReply::Expired(yes) => integer(i64::from(*yes)),
         StringReply::Number(number) => integer(*number),
+        StringReply::Digest(None) => Answer::new("nil"),
+        StringReply::Digest(Some(digest)) => {
+            Answer::new("value").with("value", Value::text(format!("{digest:016x}")))
+        }
         StringReply::Set { .. } if asked_old => old_value(outcome),
         StringReply::Set { written: true } => Answer::new("OK"),
         StringReply::Set { written: false } => Answer::new("nil"),

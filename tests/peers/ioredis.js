@@ -8,7 +8,7 @@ const port = Number(process.env.PEER_REDIS);
 const client = () => new Redis(port);
 
 async function connect() {
-  for (let n = 0; n < 200; n++) {
+  for (let n = 0; n < 1000; n++) {
     const redis = client();
     assert.equal(await redis.ping(), "PONG");
     assert.equal(await redis.quit(), "OK");

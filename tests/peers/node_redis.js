@@ -14,7 +14,7 @@ const connected = async () => {
 };
 
 async function connect() {
-  for (let n = 0; n < 200; n++) {
+  for (let n = 0; n < 1000; n++) {
     const redis = await connected();
     assert.equal(await redis.ping(), "PONG");
     await redis.quit();

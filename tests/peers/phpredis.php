@@ -10,7 +10,7 @@ function client(): Redis
     return $redis;
 }
 
-for ($n = 0; $n < 200; $n++) {
+for ($n = 0; $n < 1000; $n++) {
     $redis = client();
     same(true, $redis->ping(), 'ping');
     $redis->close();

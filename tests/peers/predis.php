@@ -17,7 +17,7 @@ function take(Predis\Client $redis, string $key, string $value, string $unit, in
     return $answer === null ? null : (string) $answer;
 }
 
-for ($n = 0; $n < 200; $n++) {
+for ($n = 0; $n < 1000; $n++) {
     $redis = client();
     same('PONG', (string) $redis->ping(), 'ping');
     $redis->disconnect();

@@ -16,7 +16,7 @@ def client():
 
 
 def connect():
-    for _ in range(200):
+    for _ in range(1000):
         r = client()
         assert r.ping() is True
         r.close()

@@ -16,7 +16,7 @@ def client():
 
 
 async def connect():
-    for _ in range(200):
+    for _ in range(1000):
         async with client() as r:
             assert await r.ping() is True
 

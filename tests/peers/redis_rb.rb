@@ -14,7 +14,7 @@ def now
 end
 
 def connect
-  200.times do
+  1000.times do
     redis = client
     same "PONG", redis.ping
     redis.close
@@ -56,6 +56,36 @@ def once
   same "paid", redis.get("evt")
 end
 
+# What redis-semaphore and Rails' locks do: taken by SET NX, released by a script that looks first.
+def lock
+  redis = client
+  release = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
+  same true, redis.set("lock", "me", nx: true, px: 60_000)
+  sha = redis.script(:load, release)
+  same 0, redis.evalsha(sha, ["lock"], ["you"])
+  same 1, redis.eval(release, ["lock"], ["me"])
+  same true, redis.set("lock", "me", nx: true, px: 60_000)
+  redis.script(:flush)
+  begin
+    redis.evalsha(sha, ["lock"], ["me"])
+    raise "it knew a script that was flushed"
+  rescue Redis::CommandError => error
+    raise error unless error.message.start_with?("NOSCRIPT")
+  end
+end
+
+def transaction
+  redis = client
+  same ["OK", 2, "2"], (redis.multi { |m| m.set("m", "1"); m.incr("m"); m.get("m") })
+  other = client
+  lost = redis.watch("m") do
+    other.set("m", "2")
+    redis.multi { |m| m.set("m", "3") }
+  end
+  same nil, lost
+  same "2", redis.get("m")
+end
+
 def restart
   redis = client
   same true, redis.set("restart", "a", nx: true, ex: 600)
@@ -66,7 +96,7 @@ def restart
 end
 
 $stdout.sync = true
-%i[connect race release expire once restart].each do |check|
+%i[connect race release expire once lock transaction restart].each do |check|
   send(check)
   puts "ok #{check}"
 end

@@ -2,12 +2,13 @@
 //! cannot free payments; what they read of claims is `done` results.
 
 use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Context, Effect, Step};
 use crate::model::body::{Body, Content, DEFAULT_CONTENT_TYPE};
-use crate::model::command::{Compare, ExpireWhen, Expiry, Set, SetWhen, StringVerb};
+use crate::model::command::{Comparand, Compare, ExpireWhen, Expiry, Set, SetWhen, StringVerb};
 use crate::model::outcome::{Shown, StringReply, Verdict};
-use crate::model::record::{Event, KeptResult, Kind, Record, Retention};
+use crate::model::record::{Event, KeptResult, Kind, Record, Retention, State};
 use crate::model::time::Timestamp;
 
 /// The last instant a string may end at: what fits Redis's signed milliseconds.
@@ -20,6 +21,7 @@ pub(super) fn decide(context: Context<'_>, shown: Option<Shown>, verb: &StringVe
         StringVerb::Delete { when } => delete(context, shown, when.as_ref()),
         StringVerb::Expire { to, when } => expire(context, shown, *to, *when),
         StringVerb::Add(number) => add(context, shown, *number),
+        StringVerb::Digest => digest(context, shown),
     }
 }
 
@@ -139,6 +141,21 @@ fn add(context: Context<'_>, shown: Option<Shown>, number: i64) -> Step {
     )
 }
 
+/// Of an open record there is no value that could be named.
+fn digest(context: Context<'_>, shown: Option<Shown>) -> Step {
+    match &shown {
+        Some(shown) if shown.state != State::Done => {
+            context.reply(StringReply::WrongType, Some(shown.clone()))
+        }
+        _ => {
+            let digest = shown
+                .as_ref()
+                .map(|shown| xxh3_64(&value(shown).unwrap_or_default()));
+            context.reply(StringReply::Digest(digest), shown)
+        }
+    }
+}
+
 /// Writes a fresh record; the answer shows the one before.
 fn write(
     context: Context<'_>,
@@ -219,7 +236,10 @@ fn parse_integer(bytes: &[u8]) -> Option<i64> {
 impl Compare {
     fn holds(&self, shown: &Shown) -> bool {
         let kept = shown.record.result.as_ref().map(|kept| &kept.body.content);
-        let same = kept == Some(&Content::new(self.value.clone()));
+        let same = match &self.with {
+            Comparand::Value(value) => kept == Some(value),
+            Comparand::Xxh3(digest) => value(shown).is_some_and(|bytes| xxh3_64(&bytes) == *digest),
+        };
         same == self.equal
     }
 }

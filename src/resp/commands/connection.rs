@@ -1,10 +1,14 @@
 //! Commands about the connection itself.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::transactions::Transaction;
 use super::{Call, Channel, Next, Refusal};
+use crate::engine::program::Watch;
+use crate::model::access::Credential;
 use crate::model::key::DEFAULT_NAMESPACE;
 use crate::resp::frame::integer;
 use crate::resp::reply::Protocol;
@@ -47,8 +51,11 @@ pub(in crate::resp) struct Connection {
     pub(in crate::resp) peer: String,
     pub(in crate::resp) protocol: Protocol,
     pub(in crate::resp) quiet: Quiet,
-    /// A `MULTI` was refused: what follows belongs to its transaction, and is refused too.
-    pub(super) barred: bool,
+    pub(in crate::resp) transaction: Transaction,
+    /// Who it is, where that is asked.
+    pub(super) credential: Option<Arc<Credential>>,
+    /// Keys that `EXEC` looks at first.
+    pub(in crate::resp) watches: Vec<Watch>,
     pub(super) subscriptions: BTreeSet<(Channel, Bytes)>,
     database: usize,
     name: Bytes,
@@ -90,6 +97,57 @@ impl Connection {
     /// The namespace of the selected database.
     pub(in crate::resp) fn namespace(&self) -> &'static str {
         namespace(self.database).unwrap_or(DEFAULT_NAMESPACE)
+    }
+
+    /// As it is, without what `EXEC` ends.
+    pub(super) fn copy(&self) -> Connection {
+        Connection {
+            id: self.id,
+            peer: self.peer.clone(),
+            protocol: self.protocol,
+            quiet: self.quiet,
+            transaction: Transaction::None,
+            credential: self.credential.clone(),
+            watches: Vec::new(),
+            subscriptions: self.subscriptions.clone(),
+            database: self.database,
+            name: self.name.clone(),
+            library: self.library.clone(),
+            library_version: self.library_version.clone(),
+        }
+    }
+
+    /// For the commands of a script: they are answered in RESP2, and select for themselves alone.
+    pub(super) fn for_script(&self) -> Connection {
+        Connection {
+            id: self.id,
+            database: self.database,
+            credential: self.credential.clone(),
+            ..Connection::default()
+        }
+    }
+
+    /// The transaction is over, and nothing is watched any more.
+    pub(super) fn end_transaction(&mut self) {
+        self.transaction = Transaction::None;
+        self.watches.clear();
+    }
+
+    /// A command was refused. In a transaction that aborts it; and of a `MULTI` what follows must not run.
+    pub(super) fn refused(&mut self, name: &[u8]) {
+        if name.eq_ignore_ascii_case(b"exec") {
+            self.end_transaction();
+            return;
+        }
+        let nested = matches!(self.transaction, Transaction::Open(_));
+        if name.eq_ignore_ascii_case(b"multi") && !nested {
+            self.transaction = Transaction::Barred;
+        } else if !["multi", "watch"]
+            .iter()
+            .any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
+        {
+            self.transaction.fail();
+        }
     }
 
     /// In RESP2 a connection with subscriptions can do little else.
@@ -150,27 +208,35 @@ pub(super) fn select(call: &mut Call<'_>) -> Result<Next, Refusal> {
     call.ok()
 }
 
-/// There is no password: any password of the user `default` is right, as in Redis.
+/// Without credentials in the configuration any password of the user `default` is right, as in Redis.
 pub(super) fn auth(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    match call.args.len() {
-        2 => Err(Refusal::new(
+    let (user, secret) = match call.args {
+        [_, secret] => (None, secret),
+        [_, user, secret] => (Some(user), secret),
+        _ => return Err(Refusal::SYNTAX),
+    };
+    if user.is_none() && !call.face.options.access.is_required() {
+        return Err(Refusal::new(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
-        )),
-        3 => {
-            check_user(call.arg(1))?;
-            call.ok()
-        }
-        _ => Err(Refusal::SYNTAX),
+        ));
     }
+    log_in(call, user, secret)?;
+    call.ok()
 }
 
-fn check_user(name: &[u8]) -> Result<(), Refusal> {
-    if name == b"default" {
-        Ok(())
-    } else {
-        Err(WRONG_PASSWORD)
+/// The user `default` is whoever has the secret.
+fn log_in(call: &mut Call<'_>, user: Option<&Bytes>, secret: &[u8]) -> Result<(), Refusal> {
+    let name = user
+        .map(|name| &name[..])
+        .filter(|name| *name != b"default");
+    let access = &call.face.options.access;
+    if !access.is_required() {
+        return name.map_or(Ok(()), |_| Err(WRONG_PASSWORD));
     }
+    let found = access.find(name, secret).ok_or(WRONG_PASSWORD)?;
+    call.connection.credential = Some(Arc::new(found.clone()));
+    Ok(())
 }
 
 pub(super) fn hello(call: &mut Call<'_>) -> Result<Next, Refusal> {
@@ -191,8 +257,8 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let mut options = call.args.get(2..).unwrap_or_default();
     while let Some((option, rest)) = options.split_first() {
         options = match (option.to_ascii_uppercase().as_slice(), rest) {
-            (b"AUTH", [given, _, rest @ ..]) => {
-                user = Some(given);
+            (b"AUTH", [given, secret, rest @ ..]) => {
+                user = Some((given, secret));
                 rest
             }
             (b"SETNAME", [given, rest @ ..]) => {
@@ -207,8 +273,14 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<Next, Refusal> {
             }
         };
     }
-    if let Some(user) = user {
-        check_user(user)?;
+    if let Some((user, secret)) = user {
+        log_in(call, Some(user), secret)?;
+    } else if call.face.options.access.is_required() && call.connection.credential.is_none() {
+        return Err(Refusal::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol version at the same time",
+        ));
     }
     if let Some(name) = name {
         call.connection.name = name;
@@ -238,7 +310,9 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let Connection {
         protocol,
         quiet,
-        barred,
+        transaction,
+        credential,
+        watches,
         subscriptions,
         database,
         name,
@@ -246,7 +320,9 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<Next, Refusal> {
     } = &mut *call.connection;
     *protocol = Protocol::default();
     *quiet = Quiet::No;
-    *barred = false;
+    *transaction = Transaction::None;
+    watches.clear();
+    *credential = None;
     subscriptions.clear();
     *database = 0;
     *name = Bytes::new();
@@ -325,7 +401,7 @@ fn line(connection: &Connection, command: &str) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     format!(
         "id={} addr={} name={} flags={} db={} sub={} psub={} ssub={} multi=-1 cmd={command} \
-         user=default resp={} lib-name={} lib-ver={}\n",
+         user={} resp={} lib-name={} lib-ver={}\n",
         connection.id,
         connection.peer,
         text(&connection.name),
@@ -338,6 +414,10 @@ fn line(connection: &Connection, command: &str) -> String {
         connection.subscribed(|channel| channel == Channel::Plain),
         connection.subscribed(|channel| channel == Channel::Pattern),
         connection.subscribed(|channel| channel == Channel::Shard),
+        connection
+            .credential
+            .as_ref()
+            .map_or("default", |credential| &*credential.name),
         connection.protocol.number(),
         text(&connection.library),
         text(&connection.library_version),

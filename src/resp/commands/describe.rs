@@ -124,9 +124,10 @@ fn head(reply: &mut Writer<'_>, command: &Description) {
     reply.bulk(command.name.as_bytes());
     reply.int(command.arity);
     statuses(reply, command.flags);
-    reply.int(keys.map_or(0, |keys| keys.first));
-    reply.int(keys.map_or(0, |keys| keys.last));
-    reply.int(keys.map_or(0, |keys| keys.step));
+    let ranged = keys.filter(|keys| !keys.counted);
+    reply.int(ranged.map_or(0, |keys| keys.first));
+    reply.int(ranged.map_or(0, |keys| keys.last));
+    reply.int(ranged.map_or(0, |keys| keys.step));
     statuses(reply, command.categories);
     // Tips for clusters.
     reply.set(0);
@@ -146,6 +147,16 @@ fn head(reply: &mut Writer<'_>, command: &Description) {
         reply.bulk(b"find_keys");
         reply.map(2);
         reply.bulk(b"type");
+        if keys.counted {
+            reply.bulk(b"keynum");
+            reply.bulk(b"spec");
+            reply.map(3);
+            for (name, number) in [("keynumidx", 0), ("firstkey", 1), ("keystep", keys.step)] {
+                reply.bulk(name.as_bytes());
+                reply.int(number);
+            }
+            return;
+        }
         reply.bulk(b"range");
         reply.bulk(b"spec");
         reply.map(3);

@@ -6,10 +6,13 @@ mod describe;
 mod keys;
 mod once;
 mod pubsub;
+mod rights;
 mod scan;
+mod scripts;
 mod server;
 mod strings;
 mod table;
+mod transactions;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,10 +22,12 @@ use bytes::{Bytes, BytesMut};
 pub(super) use self::connection::{Connection, Quiet};
 pub(super) use self::pubsub::Channel;
 pub(super) use self::scan::Positions;
+pub(super) use self::scripts::Scripts;
 pub(super) use self::server::Question;
 use self::table::COMMANDS;
 use super::face::Face;
 use super::frame::integer;
+use super::program::Item;
 use super::render::Answer;
 use super::reply::Writer;
 use crate::engine::Unit;
@@ -53,6 +58,8 @@ struct Keys {
     first: i64,
     last: i64,
     step: i64,
+    /// The first argument of them says how many there are.
+    counted: bool,
     access: &'static str,
 }
 
@@ -86,6 +93,19 @@ impl Description {
             first: 1,
             last,
             step,
+            counted: false,
+            access,
+        });
+        self
+    }
+
+    /// So many keys as argument `count` says, behind it, every `step`th.
+    const fn counted_keys(mut self, count: i64, step: i64, access: &'static str) -> Description {
+        self.keys = Some(Keys {
+            first: count,
+            last: 0,
+            step,
+            counted: true,
             access,
         });
         self
@@ -106,6 +126,11 @@ impl Description {
     const fn contains(mut self, subcommands: &'static [Description]) -> Description {
         self.subcommands = subcommands;
         self
+    }
+
+    /// Whether it has that flag.
+    fn is(&self, flag: &str) -> bool {
+        self.flags.split_ascii_whitespace().any(|one| one == flag)
     }
 
     /// The name without its container.
@@ -173,6 +198,20 @@ impl Refusal {
         &self.0
     }
 
+    /// As it is told of an `EXEC` that was not understood: its transaction is gone.
+    fn as_aborted(&self) -> Refusal {
+        let why = self
+            .text()
+            .strip_prefix(b"ERR wrong")
+            .map(|rest| [b"wrong", rest].concat());
+        match why {
+            Some(why) => Refusal(Cow::Owned(
+                [b"EXECABORT Transaction discarded because of: ", &why[..]].concat(),
+            )),
+            None => self.clone(),
+        }
+    }
+
     fn expiry(name: &str) -> Refusal {
         Refusal::from(format!("ERR invalid expire time in '{name}' command"))
     }
@@ -204,35 +243,47 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Every command with its summary and the version it is of, for the manual; subcommands in place of their
+/// containers.
+#[cfg(test)]
+pub(super) fn listed() -> impl Iterator<Item = (String, &'static str, &'static str)> {
+    let each = COMMANDS
+        .iter()
+        .flat_map(|command| match command.subcommands {
+            [] => std::slice::from_ref(command),
+            subcommands => subcommands,
+        });
+    each.map(|command| {
+        let name = command.name.to_ascii_uppercase().replace('|', " ");
+        let since = if command.group == "once" {
+            ""
+        } else {
+            command.since
+        };
+        (name, command.summary, since)
+    })
+}
+
 /// Runs one request. What it leaves in `units` and `local` after an error is to be thrown away.
 pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    if call.connection.barred
-        && let Some(answer) = barred(call)
-    {
+    if let Some(answer) = transactions::barred(call) {
         return answer;
     }
-    let name = call.arg(0);
-    let Some(found) = find(COMMANDS, name) else {
-        // What follows was meant to happen together, so it must not happen by itself (see the module above).
-        let multi = name.eq_ignore_ascii_case(b"multi");
-        call.connection.barred |= multi;
-        return Err(unknown(call.args));
-    };
-    let mut command = found;
-    if !found.subcommands.is_empty() && call.args.len() > 1 {
-        let name = call.arg(1);
-        command = find(found.subcommands, name).ok_or_else(|| {
-            let container = found.name.to_ascii_uppercase();
-            Refusal::quoting(
-                &format!("ERR unknown subcommand '%'. Try {container} HELP."),
-                name,
-            )
-        })?;
+    let mut answer = run_or_queue(call);
+    if let Err(refusal) = &mut answer {
+        let name = call.args.first().map_or(&[][..], |name| name);
+        call.connection.refused(name);
+        if name.eq_ignore_ascii_case(b"exec") {
+            *refusal = refusal.as_aborted();
+        }
     }
-    if !command.takes(call.args.len()) {
-        return Err(wrong_number(command.name));
-    }
+    answer
+}
+
+fn run_or_queue(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let (found, command) = described(call.args)?;
     call.name = command.name;
+    rights::check(&call.face.options.access, call.connection, command)?;
     if call.connection.only_subscribes() && !pubsub::allowed(found.name) {
         return Err(Refusal::from(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
@@ -240,31 +291,91 @@ pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
             command.name
         )));
     }
-    (command.run)(call)
+    if let Some(queued) = transactions::queue(call, command) {
+        return queued;
+    }
+    run_checked(call, command)
 }
 
-/// After a refused `MULTI` every command is refused until the transaction ends. Closing would not do: clients
-/// that reconnect by themselves would send the rest on a fresh connection, where it would run.
-fn barred(call: &mut Call<'_>) -> Option<Result<Next, Refusal>> {
-    let name = call.arg(0).to_ascii_lowercase();
-    match name.as_slice() {
-        b"exec" => {
-            call.connection.barred = false;
-            Some(Err(Refusal::new(
-                "EXECABORT Transaction discarded because of previous errors.",
-            )))
-        }
-        b"discard" => {
-            call.connection.barred = false;
-            call.reply().status("OK");
-            Some(Ok(Next::Replied))
-        }
-        b"reset" | b"quit" => None,
-        _ => Some(Err(Refusal::new(
-            "ERR transactions are not served: MULTI was refused, so this command was not run; send \
-             DISCARD, or reconnect",
-        ))),
+/// Runs it, if it stays where the connection may go.
+fn run_checked(call: &mut Call<'_>, command: &Description) -> Result<Next, Refusal> {
+    let before = call.units.len();
+    let next = (command.run)(call)?;
+    rights::check_units(
+        call.connection,
+        call.units.get(before..).unwrap_or_default(),
+    )?;
+    if let Next::Ask(question) = &next {
+        rights::check_question(call.connection, question)?;
     }
+    Ok(next)
+}
+
+/// The command of a request and the subcommand, which is the same where there is none.
+fn described(args: &[Bytes]) -> Result<(&'static Description, &'static Description), Refusal> {
+    let arg = |at: usize| args.get(at).map_or(&[][..], |bytes| bytes);
+    let found = find(COMMANDS, arg(0)).ok_or_else(|| unknown(args))?;
+    let mut command = found;
+    if !found.subcommands.is_empty() && args.len() > 1 {
+        command = find(found.subcommands, arg(1)).ok_or_else(|| {
+            let container = found.name.to_ascii_uppercase();
+            Refusal::quoting(
+                &format!("ERR unknown subcommand '%'. Try {container} HELP."),
+                arg(1),
+            )
+        })?;
+    }
+    if !command.takes(args.len()) {
+        return Err(wrong_number(command.name));
+    }
+    Ok((found, command))
+}
+
+/// What scripts cannot do.
+pub(super) const NOT_FROM_SCRIPT: Refusal =
+    Refusal::new("ERR This Redis command is not allowed from script");
+
+/// What a command asks for that a script calls.
+pub(super) fn in_script(
+    args: &[Bytes],
+    reads: bool,
+    connection: &mut Connection,
+    face: &Face,
+) -> Result<Item, Refusal> {
+    let name = args.first().map_or(&[][..], |name| name);
+    if find(COMMANDS, name).is_none() {
+        return Err(Refusal::new("ERR Unknown Redis command called from script"));
+    }
+    let (_, command) = described(args).map_err(|refusal| match refusal {
+        refusal if refusal.text().starts_with(b"ERR wrong number") => {
+            Refusal::new("ERR Wrong number of args calling Redis command from script")
+        }
+        refusal => refusal,
+    })?;
+    // Claims have no place there: their holder is a process, and a script has ended before it could work.
+    if command.is("noscript") || command.group == "once" {
+        return Err(NOT_FROM_SCRIPT);
+    }
+    rights::check(&face.options.access, connection, command)?;
+    if reads && command.is("write") {
+        return Err(Refusal::new(
+            "ERR Write commands are not allowed from read-only scripts.",
+        ));
+    }
+    let (mut units, mut local) = (Vec::new(), BytesMut::new());
+    let mut call = Call {
+        args,
+        name: command.name,
+        connection,
+        face,
+        units: &mut units,
+        local: &mut local,
+    };
+    Ok(match run_checked(&mut call, command)? {
+        Next::Decide(answer) | Next::Wait(answer) => Item::Decide(units, answer, command.name),
+        Next::Ask(question) => Item::Ask(question),
+        Next::Replied | Next::Close => Item::Replied(local),
+    })
 }
 
 /// Looks a name up, in any case; the slice is sorted by name.

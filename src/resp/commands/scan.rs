@@ -31,6 +31,13 @@ pub(in crate::resp) struct Scan {
     strings: bool,
 }
 
+impl Scan {
+    /// Where it looks.
+    pub(super) fn namespace(&self) -> &'static str {
+        self.namespace
+    }
+}
+
 /// Where scans stand.
 #[derive(Debug, Default)]
 pub(in crate::resp) struct Positions {

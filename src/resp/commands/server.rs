@@ -1,15 +1,23 @@
 //! Commands about the server, and what the engine is asked beside decisions.
 
+use bytes::Bytes;
+
 use super::scan::{self, Scan};
-use super::{Call, Next, Refusal};
-use crate::engine::Engine;
+use super::{Call, Connection, Next, Refusal, string_command};
+use crate::engine::{Engine, Unavailable, Unit};
+use crate::model::command::{List, MAX_LIST, StringVerb};
+use crate::model::key::RecordKey;
+use crate::model::outcome::Outcome;
+use crate::model::record::Kind;
+use crate::model::time::Now;
 use crate::resp::frame::integer;
+use crate::resp::program::Plan;
 use crate::resp::render::unavailable;
 use crate::resp::reply::Writer;
 use crate::resp::{DATABASES, Face, REDIS_VERSION, glob};
 
 /// What is asked of the engine beside decisions. It is answered after all that came before it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::resp) enum Question {
     /// `DBSIZE`, of a namespace.
     Size(&'static str),
@@ -19,27 +27,54 @@ pub(in crate::resp) enum Question {
     Info(Vec<&'static str>),
     /// `SCAN`.
     Scan(Scan),
+    /// `FLUSHDB` and `FLUSHALL`, of these namespaces.
+    Flush(Vec<&'static str>),
+    /// `WATCH`, of keys that are not watched yet.
+    Watch(Vec<RecordKey>),
+    /// `EXEC`, or a script.
+    Plan(Box<Plan>),
 }
 
 impl Question {
+    /// Writes the reply, if the instant is all it needs.
+    pub(in crate::resp) fn answer_at(&self, now: Now, reply: &mut Writer<'_>) -> bool {
+        if !matches!(self, Question::Time) {
+            return false;
+        }
+        let millis = now.to_wall(now.time).as_millis();
+        reply.array(2);
+        reply.bulk((millis / 1000).to_string().as_bytes());
+        reply.bulk((millis % 1000 * 1000).to_string().as_bytes());
+        true
+    }
+
     /// Asks, and writes the reply.
     pub(in crate::resp) async fn answer(
         self,
         face: &Face,
         engine: &Engine,
+        connection: &mut Connection,
         reply: &mut Writer<'_>,
     ) {
         match self {
+            Question::Flush(namespaces) => match flush_all(namespaces, engine).await {
+                Ok(()) => reply.status("OK"),
+                Err(error) => reply.error(&unavailable(error)),
+            },
+            Question::Watch(keys) => match engine.watch(keys).await {
+                Ok(watch) => {
+                    connection.watches.push(watch);
+                    reply.status("OK");
+                }
+                Err(error) => reply.error(&unavailable(error)),
+            },
+            Question::Plan(plan) => plan.answer(face, engine, connection, reply).await,
             Question::Size(namespace) => match engine.count(namespace).await {
                 Ok(count) => reply.uint(count),
                 Err(error) => reply.error(&unavailable(error)),
             },
             Question::Time => {
-                let now = engine.now();
-                let millis = now.to_wall(now.time).as_millis();
-                reply.array(2);
-                reply.bulk((millis / 1000).to_string().as_bytes());
-                reply.bulk((millis % 1000 * 1000).to_string().as_bytes());
+                self.answer_at(engine.now(), reply);
             }
             Question::Info(sections) => {
                 let text = info_text(&sections, face, engine).await;
@@ -199,19 +234,59 @@ pub(super) fn role(call: &mut Call<'_>) -> Result<Next, Refusal> {
     Ok(Next::Replied)
 }
 
-/// A flush would have to leave the records of claims alone and be one step; until the engine can do that it
-/// is refused whatever the options say.
+/// Removes strings, and leaves the records of claims alone (SPEC 7).
 pub(super) fn flush(call: &mut Call<'_>) -> Result<Next, Refusal> {
     match call.args {
         [_] => {}
         [_, mode] if mode.eq_ignore_ascii_case(b"async") || mode.eq_ignore_ascii_case(b"sync") => {}
         _ => return Err(Refusal::SYNTAX),
     }
-    let name = call.name.to_ascii_uppercase();
-    Err(Refusal::from(match call.face.options.allow_flush {
-        false => format!(
+    if !call.face.options.allow_flush {
+        let name = call.name.to_ascii_uppercase();
+        return Err(Refusal::from(format!(
             "ERR {name} is refused: it needs onced to be started with --allow-flush; DEL removes single keys"
-        ),
-        true => format!("ERR {name} is not available in this version of onced; DEL removes keys"),
-    }))
+        )));
+    }
+    Ok(Next::Ask(Question::Flush(match call.name {
+        "flushdb" => vec![call.connection.namespace()],
+        _ => (0..DATABASES)
+            .filter_map(super::connection::namespace)
+            .collect(),
+    })))
+}
+
+/// Page by page: what is written behind it meanwhile stays, and what is written before it goes.
+async fn flush_all(namespaces: Vec<&'static str>, engine: &Engine) -> Result<(), Unavailable> {
+    for namespace in namespaces {
+        let mut after = None;
+        loop {
+            let list = List {
+                namespace: namespace.into(),
+                state: None,
+                prefix: Bytes::new(),
+                due: false,
+                after,
+                limit: MAX_LIST,
+            };
+            let page = engine.list(list).await?;
+            let is_string = |outcome: &Outcome| {
+                let shown = outcome.record.as_ref();
+                shown.is_some_and(|shown| shown.record.kind == Kind::String)
+            };
+            let strings = page
+                .records
+                .into_iter()
+                .filter(|(_, outcome)| is_string(outcome));
+            let delete =
+                |(key, _)| Unit::One(string_command(key, StringVerb::Delete { when: None }));
+            for answer in engine.submit(strings.map(delete).collect()).await {
+                answer?;
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+    }
+    Ok(())
 }

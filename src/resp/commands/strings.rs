@@ -1,12 +1,16 @@
 //! String commands (SPEC 7): options in, one question for each key out.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::{Call, Next, Refusal, string_command};
 use crate::engine::Unit;
-use crate::model::command::{Command, ExpireWhen, Expiry, Set, SetWhen, StringVerb};
+use crate::model::body::Content;
+use crate::model::command::{
+    Command, Comparand, Compare, ExpireWhen, Expiry, Set, SetWhen, StringVerb,
+};
 use crate::model::key::RecordKey;
 use crate::model::time::{Span, Timestamp};
 use crate::resp::NxWithoutExpiry;
@@ -41,20 +45,15 @@ pub(super) fn set(call: &mut Call<'_>) -> Result<Next, Refusal> {
         (None, true) => Expiry::Keep,
         (None, false) => Expiry::Never,
     };
-    let when = match (options.nx, options.xx) {
-        (true, _) => Some(SetWhen::Absent),
-        (_, true) => Some(SetWhen::Present),
-        _ => None,
-    };
-    let set = Set {
-        value,
-        when,
-        get: options.get,
-        expiry,
-    };
     let answer = match options.get {
         true => Answer::OldValue,
         false => Answer::Written,
+    };
+    let set = Set {
+        value,
+        when: options.when(),
+        get: options.get,
+        expiry,
     };
     call.one(key, StringVerb::Set(set.into()));
     Ok(Next::Decide(answer))
@@ -127,7 +126,9 @@ pub(super) fn getex(call: &mut Call<'_>) -> Result<Next, Refusal> {
 }
 
 pub(super) fn mset(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    let commands = pairs(call, |value| plain(value, Expiry::Never))?;
+    let commands = pairs(call, 1..call.args.len(), |value| {
+        plain(value, Expiry::Never)
+    })?;
     let count = commands.len();
     call.units.push(Unit::All(commands));
     Ok(Next::Decide(Answer::Stored(count)))
@@ -135,7 +136,7 @@ pub(super) fn mset(call: &mut Call<'_>) -> Result<Next, Refusal> {
 
 pub(super) fn msetnx(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let expiry = without_expiry(call)?;
-    let commands = pairs(call, |value| {
+    let commands = pairs(call, 1..call.args.len(), |value| {
         let when = Some(SetWhen::Absent);
         let set = Set {
             value,
@@ -150,14 +151,117 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result<Next, Refusal> {
     Ok(Next::Decide(Answer::WrittenAll(count)))
 }
 
+/// `MSETEX numkeys key value .. [NX|XX] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL]`, of Redis 8.4.
+pub(super) fn msetex(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let count = integer(call.arg(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    let count = count.ok_or(Refusal::new("ERR invalid numkeys value"))?;
+    let end = count.saturating_mul(2).saturating_add(2);
+    let options = call
+        .args
+        .get(end..)
+        .ok_or(Refusal::new("ERR wrong number of key-value pairs"))?;
+    let options = SetOptions::parse(options, Form::SetMany)?;
+    let expiry = match (options.expiry(call.name)?, options.keep) {
+        (Some(expiry), _) => expiry,
+        (None, _) if options.nx => without_expiry(call)?,
+        (None, true) => Expiry::Keep,
+        (None, false) => Expiry::Never,
+    };
+    let when = options.when();
+    let commands = pairs(call, 2..end, |value| {
+        let set = Set {
+            value,
+            when: when.clone(),
+            get: false,
+            expiry,
+        };
+        StringVerb::Set(set.into())
+    })?;
+    let count = commands.len();
+    call.units.push(Unit::All(commands));
+    Ok(Next::Decide(Answer::WrittenAll(count)))
+}
+
+/// `DELEX key [IFEQ v|IFNE v|IFDEQ digest|IFDNE digest]`, of Redis 8.4.
+pub(super) fn delex(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let when = match call.args {
+        [_, _] => None,
+        [_, _, word, with] => Some(compare(word, with)?.ok_or(Refusal::new(
+            "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
+        ))?),
+        _ => return Err(super::wrong_number(call.name)),
+    };
+    let answer = match when {
+        None => Answer::Deleted(1),
+        Some(_) => Answer::DeletedIf(Refusal::new(
+            "ERR Key should be of string type if conditions are specified",
+        )),
+    };
+    let key = call.key(1)?;
+    call.one(key, StringVerb::Delete { when });
+    Ok(Next::Decide(answer))
+}
+
+/// `DELIFEQ key value`, of Valkey 9.
+pub(super) fn delifeq(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    let value = call.args.get(2).cloned().unwrap_or_default();
+    let when = Some(Compare {
+        with: Comparand::Value(Content::new(value)),
+        equal: true,
+    });
+    call.one(key, StringVerb::Delete { when });
+    Ok(Next::Decide(Answer::Deleted(1)))
+}
+
+/// `DIGEST key`, of Redis 8.4.
+pub(super) fn digest(call: &mut Call<'_>) -> Result<Next, Refusal> {
+    let key = call.key(1)?;
+    call.one(key, StringVerb::Digest);
+    Ok(Next::Decide(Answer::Digest))
+}
+
+/// The condition of that name; `None` if there is no such name.
+fn compare(word: &[u8], with: &Bytes) -> Result<Option<Compare>, Refusal> {
+    let (digest, equal) = match word.to_ascii_uppercase().as_slice() {
+        b"IFEQ" => (false, true),
+        b"IFNE" => (false, false),
+        b"IFDEQ" => (true, true),
+        b"IFDNE" => (true, false),
+        _ => return Ok(None),
+    };
+    let with = match digest {
+        false => Comparand::Value(Content::new(with.clone())),
+        true => Comparand::Xxh3(xxh3(with)?),
+    };
+    Ok(Some(Compare { with, equal }))
+}
+
+/// A digest as `DIGEST` tells it, in any case. Redis takes any 16 characters, and those that are no number
+/// then equal nothing: here they are refused, because the mistake would look like a lost race.
+fn xxh3(text: &[u8]) -> Result<u64, Refusal> {
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|text| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()))
+        .and_then(|text| u64::from_str_radix(text, 16).ok())
+        .ok_or(Refusal::new(
+            "ERR must be exactly 16 hexadecimal characters",
+        ))
+}
+
 /// Keys and values in turn. Of a key given twice the last value counts, as in Redis.
-fn pairs(call: &Call<'_>, verb: impl Fn(Bytes) -> StringVerb) -> Result<Vec<Command>, Refusal> {
-    if call.args.len().is_multiple_of(2) {
+fn pairs(
+    call: &Call<'_>,
+    range: Range<usize>,
+    verb: impl Fn(Bytes) -> StringVerb,
+) -> Result<Vec<Command>, Refusal> {
+    if !range.len().is_multiple_of(2) {
         return Err(super::wrong_number(call.name));
     }
     let mut commands: Vec<Command> = Vec::new();
     let mut places: HashMap<RecordKey, usize> = HashMap::new();
-    for at in (1..call.args.len()).step_by(2) {
+    for at in range.step_by(2) {
         let key = call.key(at)?;
         let command = string_command(key.clone(), verb(call.value(at.saturating_add(1))?));
         let place = *places.entry(key).or_insert(commands.len());
@@ -252,6 +356,8 @@ pub(super) fn end(millis: u64, absolute: bool) -> Expiry {
 struct SetOptions<'a> {
     nx: bool,
     xx: bool,
+    /// `IFEQ` and kin.
+    compare: Option<Compare>,
     get: bool,
     keep: bool,
     persist: bool,
@@ -262,6 +368,7 @@ struct SetOptions<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Set,
+    SetMany,
     Get,
 }
 
@@ -272,11 +379,20 @@ impl<'a> SetOptions<'a> {
         while let Some((word, rest)) = args.split_first() {
             args = rest;
             let ends = options.end.map(|(name, _)| name);
-            let set = form == Form::Set;
+            let set = form != Form::Get;
+            let compares = options.compare.is_some();
             match word.to_ascii_uppercase().as_slice() {
-                b"NX" if set && !options.xx => options.nx = true,
-                b"XX" if set && !options.nx => options.xx = true,
-                b"GET" if set => options.get = true,
+                b"NX" if set && !options.xx && !compares => options.nx = true,
+                b"XX" if set && !options.nx && !compares => options.xx = true,
+                b"IFEQ" | b"IFNE" | b"IFDEQ" | b"IFDNE" if form == Form::Set => {
+                    let (with, rest) = args.split_first().ok_or(Refusal::SYNTAX)?;
+                    if compares || options.nx || options.xx {
+                        return Err(Refusal::SYNTAX);
+                    }
+                    options.compare = compare(word, with)?;
+                    args = rest;
+                }
+                b"GET" if form == Form::Set => options.get = true,
                 b"KEEPTTL" if set && ends.is_none() => options.keep = true,
                 b"PERSIST" if !set && ends.is_none() => options.persist = true,
                 word => {
@@ -294,6 +410,15 @@ impl<'a> SetOptions<'a> {
             }
         }
         Ok(options)
+    }
+
+    /// The condition that was asked for.
+    fn when(&self) -> Option<SetWhen> {
+        match &self.compare {
+            Some(compare) => Some(SetWhen::Compare(compare.clone())),
+            None if self.nx => Some(SetWhen::Absent),
+            None => self.xx.then_some(SetWhen::Present),
+        }
     }
 
     /// The end that was asked for.

@@ -2,7 +2,9 @@
 //! Redis 7.0.15 tells of them.
 
 use super::{Call, Description, Next, Refusal};
-use super::{connection, describe, keys, once, pubsub, scan, server, strings};
+use super::{
+    connection, describe, keys, once, pubsub, scan, scripts, server, strings, transactions,
+};
 
 /// Every command that is answered.
 pub(super) const COMMANDS: &[Description] = &[
@@ -62,9 +64,82 @@ pub(super) const COMMANDS: &[Description] = &[
         .flags("write", "@keyspace @write @slow")
         .keys(-1, 1, "RM delete")
         .says("generic", "1.0.0", "Delete a key"),
+    Description::new("delex", -2, strings::delex)
+        .flags("write fast", "@write @string @fast")
+        .keys(1, 1, "RW delete variable_flags")
+        .says(
+            "string",
+            "8.4.0",
+            "Delete a key, if its value or the digest of it compares so",
+        ),
+    Description::new("delifeq", 3, strings::delifeq)
+        .flags("write fast", "@write @string @fast")
+        .keys(1, 1, "RW delete")
+        .says(
+            "string",
+            "9.0.0",
+            "Delete a key if its value equals the given one (of Valkey)",
+        ),
+    Description::new("digest", 2, strings::digest)
+        .flags("readonly fast", "@read @string @fast")
+        .keys(1, 1, "RO access")
+        .says(
+            "string",
+            "8.4.0",
+            "Get the XXH3 digest of the value of a key",
+        ),
+    Description::new("discard", 1, transactions::discard)
+        .flags(
+            "noscript loading stale fast allow_busy",
+            "@fast @transaction",
+        )
+        .says("transactions", "2.0.0", "Discard a transaction"),
     Description::new("echo", 2, connection::echo)
         .flags("loading stale fast", "@fast @connection")
         .says("connection", "1.0.0", "Echo the given string"),
+    Description::new("eval", -3, scripts::eval)
+        .flags(
+            "noscript stale skip_monitor no_mandatory_keys movablekeys",
+            "@slow @scripting",
+        )
+        .counted_keys(2, 1, "RW access update")
+        .says("scripting", "2.6.0", "Run a script, as one decision"),
+    Description::new("eval_ro", -3, scripts::eval_ro)
+        .flags(
+            "readonly noscript stale skip_monitor no_mandatory_keys movablekeys",
+            "@slow @scripting",
+        )
+        .counted_keys(2, 1, "RO access")
+        .says("scripting", "7.0.0", "Run a script that only reads"),
+    Description::new("evalsha", -3, scripts::evalsha)
+        .flags(
+            "noscript stale skip_monitor no_mandatory_keys movablekeys",
+            "@slow @scripting",
+        )
+        .counted_keys(2, 1, "RW access update")
+        .says(
+            "scripting",
+            "2.6.0",
+            "Run a remembered script by the SHA-1 of its text",
+        ),
+    Description::new("evalsha_ro", -3, scripts::evalsha_ro)
+        .flags(
+            "readonly noscript stale skip_monitor no_mandatory_keys movablekeys",
+            "@slow @scripting",
+        )
+        .counted_keys(2, 1, "RO access")
+        .says(
+            "scripting",
+            "7.0.0",
+            "Run a remembered script that only reads",
+        ),
+    Description::new("exec", 1, transactions::exec)
+        .flags("noscript loading stale skip_slowlog", "@slow @transaction")
+        .says(
+            "transactions",
+            "1.2.0",
+            "Run all queued commands, as one decision",
+        ),
     Description::new("exists", -2, keys::exists)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(-1, 1, "RO")
@@ -168,6 +243,14 @@ pub(super) const COMMANDS: &[Description] = &[
         .flags("write denyoom", "@write @string @slow")
         .keys(-1, 2, "OW update")
         .says("string", "1.0.1", "Set multiple keys to multiple values"),
+    Description::new("msetex", -4, strings::msetex)
+        .flags("write denyoom movablekeys", "@write @string @slow")
+        .counted_keys(1, 2, "OW update")
+        .says(
+            "string",
+            "8.4.0",
+            "Set several keys with one expiration, all of them or none",
+        ),
     Description::new("msetnx", -3, strings::msetnx)
         .flags("write denyoom", "@write @string @slow")
         .keys(-1, 2, "OW insert")
@@ -176,6 +259,12 @@ pub(super) const COMMANDS: &[Description] = &[
             "1.0.1",
             "Set multiple keys, only if none of them exists",
         ),
+    Description::new("multi", 1, transactions::multi)
+        .flags(
+            "noscript loading stale fast allow_busy",
+            "@fast @transaction",
+        )
+        .says("transactions", "1.2.0", "Begin a transaction"),
     Description::new("once.claim", -2, once::claim)
         .flags("write denyoom fast", "@write @fast")
         .keys(1, 1, "OW update insert")
@@ -308,6 +397,14 @@ pub(super) const COMMANDS: &[Description] = &[
     Description::new("scan", -2, scan::scan)
         .flags("readonly", "@keyspace @read @slow")
         .says("generic", "2.8.0", "Incrementally iterate the keys space"),
+    Description::new("script", -2, container)
+        .flags("", "@slow")
+        .says(
+            "scripting",
+            "2.6.0",
+            "A container for commands about scripts",
+        )
+        .contains(SCRIPT),
     Description::new("select", 2, connection::select)
         .flags("loading stale fast", "@fast @connection")
         .says(
@@ -392,9 +489,26 @@ pub(super) const COMMANDS: &[Description] = &[
     Description::new("unsubscribe", -1, pubsub::unsubscribe)
         .flags("pubsub noscript loading stale", "@pubsub @slow")
         .says("pubsub", "2.0.0", "Unsubscribe from channels"),
+    Description::new("unwatch", 1, transactions::unwatch)
+        .flags(
+            "noscript loading stale fast allow_busy",
+            "@fast @transaction",
+        )
+        .says("transactions", "2.2.0", "Forget about all watched keys"),
     Description::new("wait", 3, server::wait)
         .flags("noscript", "@slow @connection")
         .says("generic", "3.0.0", "Answers 0: there are no replicas"),
+    Description::new("watch", -2, transactions::watch)
+        .flags(
+            "noscript loading stale fast allow_busy",
+            "@fast @transaction",
+        )
+        .keys(-1, 1, "RO")
+        .says(
+            "transactions",
+            "2.2.0",
+            "Let EXEC run only if none of these keys changed until then",
+        ),
 ];
 
 const CLIENT: &[Description] = &[
@@ -472,6 +586,18 @@ const CONFIG: &[Description] = &[
             "2.0.0",
             "Set configuration parameters to the given values",
         ),
+];
+
+const SCRIPT: &[Description] = &[
+    Description::new("script|exists", -3, scripts::exists)
+        .flags("noscript", "@slow @scripting")
+        .says("scripting", "2.6.0", "Check which scripts are remembered"),
+    Description::new("script|flush", -2, scripts::flush)
+        .flags("noscript", "@slow @scripting")
+        .says("scripting", "2.6.0", "Forget all scripts"),
+    Description::new("script|load", 3, scripts::load)
+        .flags("noscript stale", "@slow @scripting")
+        .says("scripting", "2.6.0", "Remember a script"),
 ];
 
 const COMMAND: &[Description] = &[

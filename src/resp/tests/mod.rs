@@ -1,7 +1,12 @@
 //! Whole sessions: bytes in, bytes out, in front of an engine in memory.
 
+mod access;
+mod clients;
+mod manual;
 mod once;
+mod scripts;
 mod strings;
+mod transactions;
 mod wire;
 
 use std::sync::Arc;
@@ -49,6 +54,20 @@ impl Desk {
             session,
             _dir: dir,
         }
+    }
+
+    /// The engine closed and opened again: what it knew is in the store alone.
+    fn restart(&mut self) {
+        self.engine.close().expect("it closes");
+        let mut options = engine::Options {
+            clock: Source::Manual(self.clock.clone()),
+            ..engine::Options::default()
+        };
+        options.journal.segment_size = 16 << 20;
+        self.engine = Engine::open(self._dir.path(), options)
+            .expect("an engine")
+            .0;
+        self.reconnect();
     }
 
     /// Another connection in place of this one.

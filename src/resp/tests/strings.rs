@@ -10,7 +10,7 @@ fn info_has_what_clients_ask_for() {
     desk.say("SET a 1\nSELECT 3\nSET a 1\nSET b 2");
     let info = desk.say("info");
     for fact in [
-        "redis_version:7.2.4",
+        "redis_version:8.4.0",
         "onced_version:",
         "redis_mode:standalone",
         "loading:0",
@@ -61,6 +61,119 @@ fn string_commands_leave_the_records_of_claims_alone() {
         ("DEL s s", ":1"),
         ("EXISTS s", ":0"),
     ]);
+}
+
+#[test]
+fn conditions_on_the_value_are_those_of_redis() {
+    const SYNTAX: &str = "-ERR syntax error";
+    const DIGEST: &str = "-ERR must be exactly 16 hexadecimal characters";
+    const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    const NO_STRING: &str = "-ERR Key should be of string type if conditions are specified";
+    const WORDS: &str = "-ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE";
+    let mut desk = Desk::new();
+    desk.check(&[
+        ("SET k v px 5000 ifeq x", "$-1"),
+        ("SET k v IFNE x PX 5000", "+OK"),
+        ("set k w keepttl IfEq v", "+OK"),
+        ("PTTL k", ":5000"),
+        ("SET k x GET IFEQ v", "$1 w"),
+        ("SET k x IFEQ", SYNTAX),
+        ("SET k x IFEQ w NX", SYNTAX),
+        ("SET k x XX IFEQ w", SYNTAX),
+        ("SET k x IFEQ w IFNE v", SYNTAX),
+        ("SET k x IFDEQ 123", DIGEST),
+        ("SET k x IFDEQ zzzzzzzzzzzzzzzz", DIGEST),
+        ("SET k 'Hello world' IFEQ w", "+OK"),
+        ("DIGEST k", "$16 b6acb9d84a38ff74"),
+        ("DELEX k IFDEQ +6acb9d84a38ff74", DIGEST),
+        (
+            "DELEX k IFEQ",
+            "-ERR wrong number of arguments for 'delex' command",
+        ),
+        (
+            "DELEX k IFEQ a b",
+            "-ERR wrong number of arguments for 'delex' command",
+        ),
+        ("DELEX k WHEN a", WORDS),
+        ("DELEX k ifdeq B6ACB9D84A38FF74", ":1"),
+        ("DIGEST k", "$-1"),
+        ("SET k v\nDELEX k\nDELEX k", "+OK :1 :0"),
+        ("SET k v\nDELIFEQ k w\nDELIFEQ k v", "+OK :0 :1"),
+        (
+            "DELIFEQ k",
+            "-ERR wrong number of arguments for 'delifeq' command",
+        ),
+        ("GETEX k IFEQ v", SYNTAX),
+    ]);
+    desk.say("ONCE.CLAIM open");
+    for (line, expected) in [
+        ("SET open x IFEQ x", WRONG),
+        ("SET open x IFNE x GET", WRONG),
+        ("DELEX open", WRONG),
+        ("DELEX open IFEQ x", NO_STRING),
+        ("DELIFEQ open x", WRONG),
+        ("DIGEST open", WRONG),
+    ] {
+        assert_eq!(desk.say(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn several_keys_are_set_with_one_end_or_not_at_all() {
+    const COUNT: &str = "-ERR invalid numkeys value";
+    const PAIRS: &str = "-ERR wrong number of key-value pairs";
+    const SYNTAX: &str = "-ERR syntax error";
+    let mut desk = Desk::new();
+    desk.check(&[
+        ("MSETEX 2 a 1 b 2 NX PX 9000", ":1"),
+        ("MSETEX 2 b 3 c 3 nx ex 9", ":0"),
+        ("MSETEX 2 b 3 c 3 XX", ":0"),
+        ("MGET a b c", "*3 $1 1 $1 2 $-1"),
+        ("MSETEX 2 a 4 b 4 KEEPTTL XX", ":1"),
+        ("PTTL b", ":9000"),
+        ("MSETEX 2 a 5 a 6", ":1"),
+        ("GET a", "$1 6"),
+        ("TTL a", ":-1"),
+        ("MSETEX 1 d 1 NX\nTTL d", ":1 :259200"),
+        ("MSETEX 0 a 1", COUNT),
+        ("MSETEX x a 1", COUNT),
+        ("MSETEX 2147483648 a 1", COUNT),
+        ("MSETEX 2147483647 a 1", PAIRS),
+        ("MSETEX 2 a 1", PAIRS),
+        ("MSETEX 2 a 1 b", "-ERR wrong number of key-value pairs"),
+        ("MSETEX 1 a 1 FOO", SYNTAX),
+        ("MSETEX 1 a 1 NX XX", SYNTAX),
+        ("MSETEX 1 a 1 EX 1 PX 1", SYNTAX),
+        ("MSETEX 1 a 1 GET", SYNTAX),
+        ("MSETEX 1 a 1 IFEQ x", SYNTAX),
+        (
+            "MSETEX 1 a 1 EX 0",
+            "-ERR invalid expire time in 'msetex' command",
+        ),
+        (
+            "MSETEX 1 a",
+            "-ERR wrong number of arguments for 'msetex' command",
+        ),
+    ]);
+}
+
+#[test]
+fn a_large_value_is_compared_by_its_digest_after_a_checkpoint_too() {
+    let value = vec![b'v'; 100_000];
+    let digest = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&value));
+    let mut desk = Desk::new();
+    desk.talk(&super::request(&[b"SET", b"k", &value]), usize::MAX);
+    desk.restart();
+    desk.check(&[
+        ("DIGEST k", &format!("$16 {digest}")),
+        (
+            "SET k w IFDNE 0000000000000000 GET",
+            &format!("$100000 {}", "v".repeat(100_000)),
+        ),
+    ]);
+    desk.talk(&super::request(&[b"SET", b"k", &value]), usize::MAX);
+    desk.restart();
+    assert_eq!(desk.say(&format!("DELEX k IFDEQ {digest}")), ":1");
 }
 
 #[test]
@@ -158,16 +271,27 @@ fn limits_have_their_own_errors_and_keep_the_connection() {
 }
 
 #[test]
-fn a_flush_is_refused_with_or_without_the_option() {
+fn a_flush_needs_its_option_and_leaves_claims_alone() {
     for allow_flush in [false, true] {
         let mut desk = Desk::with(Options {
             allow_flush,
             ..Options::default()
         });
-        let answer = desk.say("SET k v\nFLUSHALL\nFLUSHDB ASYNC\nEXISTS k");
-        assert!(answer.starts_with("+OK -ERR FLUSHALL is "), "{answer}");
-        assert!(answer.ends_with(":1"), "{answer}");
+        desk.say("SELECT 3\nSET k v\nSELECT 0\nONCE.CLAIM open\nONCE.CLAIM done ONCE RESULT r");
+        for number in 0..2500 {
+            desk.say(&format!("SET k{number} v"));
+        }
+        let answer = desk.say("FLUSHDB ASYNC");
+        assert_eq!(answer == "+OK", allow_flush, "{answer}");
         assert_eq!(answer.contains("--allow-flush"), !allow_flush);
+        let left = if allow_flush { ":2" } else { ":2502" };
+        assert_eq!(desk.say("DBSIZE"), left);
+        assert_eq!(
+            desk.say("EXISTS open done\nSELECT 3\nEXISTS k"),
+            ":2 +OK :1"
+        );
+        assert_eq!(desk.say("FLUSHALL\nEXISTS k") == "+OK :0", allow_flush);
+        assert_eq!(desk.say("FLUSHALL now"), "-ERR syntax error");
     }
 }
 

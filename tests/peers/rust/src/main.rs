@@ -39,7 +39,7 @@ fn take(on: &mut Connection, key: &str, value: &str, expiry: SetExpiry) -> Redis
 }
 
 fn connect() -> RedisResult<()> {
-    for _ in 0..200 {
+    for _ in 0..1000 {
         let answer: String = redis::cmd("PING").query(&mut client().get_connection()?)?;
         assert_eq!(answer, "PONG");
     }

@@ -1,0 +1,132 @@
+//! What one script may take. It runs under the engine's lock, so every other request waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use mlua::{HookTriggers, Lua, VmState};
+use parking_lot::Mutex;
+
+use crate::engine::clock::Work;
+
+/// Instructions between two looks at the budget.
+const EVERY: u32 = 20;
+
+/// What a script may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::resp) struct Limits {
+    /// Instructions of Lua's machine.
+    pub instructions: u64,
+    /// Time of the processor.
+    pub time: Duration,
+    /// Bytes of memory, beside four times what the script is given.
+    pub memory: usize,
+    /// Steps of patterns, as they are estimated.
+    pub patterns: u64,
+}
+
+impl Limits {
+    /// Of every script. Lock scripts take some 50 instructions and 20 microseconds.
+    pub(in crate::resp) const SCRIPT: Limits = Limits {
+        instructions: 200_000,
+        time: Duration::from_millis(10),
+        memory: 4 << 20,
+        patterns: 5_000_000,
+    };
+}
+
+/// What a script has taken.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limits: Limits,
+    memory: usize,
+    instructions: AtomicU64,
+    patterns: AtomicU64,
+    over: AtomicBool,
+    began: Mutex<Option<Work>>,
+}
+
+impl Budget {
+    /// A budget for a script that is given so many bytes.
+    pub(super) fn new(limits: Limits, given: usize) -> Budget {
+        Budget {
+            limits,
+            memory: given.saturating_mul(4).saturating_add(limits.memory),
+            instructions: AtomicU64::new(0),
+            patterns: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            began: Mutex::new(None),
+        }
+    }
+
+    /// Bytes that its state may have.
+    pub(super) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Counts from here.
+    pub(super) fn begin(self: &Arc<Budget>, lua: &Lua) -> mlua::Result<()> {
+        *self.began.lock() = Some(Work::start());
+        let budget = self.clone();
+        let triggers = HookTriggers::new().every_nth_instruction(EVERY);
+        lua.set_hook(triggers, move |lua, _| {
+            let taken = budget
+                .instructions
+                .fetch_add(EVERY.into(), Ordering::Relaxed);
+            let late = || {
+                let began = budget.began.lock();
+                began
+                    .as_ref()
+                    .is_some_and(|work| work.spent() > budget.limits.time)
+            };
+            if taken < budget.limits.instructions && !late() {
+                return Ok(VmState::Continue);
+            }
+            budget.over.store(true, Ordering::Relaxed);
+            // From here on at every instruction: no pcall gets any further.
+            let every = HookTriggers::new().every_nth_instruction(1);
+            lua.set_hook(every, |_, _| Err(mlua::Error::runtime(OVER)))?;
+            Err(mlua::Error::runtime(OVER))
+        })
+    }
+
+    /// Whether it goes on at all; the error goes through every `pcall`.
+    pub(super) fn check(&self) -> mlua::Result<()> {
+        match self.over.load(Ordering::Relaxed) {
+            true => Err(mlua::Error::runtime(OVER)),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes so many steps of patterns; whether there were as many.
+    pub(super) fn take_patterns(&self, steps: u64) -> bool {
+        let taken = self.patterns.fetch_add(steps, Ordering::Relaxed);
+        taken.saturating_add(steps) <= self.limits.patterns
+    }
+
+    /// The error of a script that took too long.
+    pub(super) fn over(&self) -> Option<Vec<u8>> {
+        self.over.load(Ordering::Relaxed).then(|| {
+            format!(
+                "ERR {OVER}: at most {} instructions and {} ms of the processor; nothing of it was stored",
+                self.limits.instructions,
+                self.limits.time.as_millis()
+            )
+            .into_bytes()
+        })
+    }
+
+    /// The error for what Lua itself gave up.
+    pub(super) fn refusal(&self, why: &str) -> Vec<u8> {
+        if why.contains("not enough memory") {
+            let most = self.memory;
+            return format!(
+                "ERR the script needs too much memory: it has {most} bytes; nothing of it was stored"
+            )
+            .into_bytes();
+        }
+        format!("ERR {why}").into_bytes()
+    }
+}
+
+const OVER: &str = "the script takes too long";

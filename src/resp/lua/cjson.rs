@@ -1,0 +1,99 @@
+//! The library `cjson`: JSON in scripts, as far as its two functions and `null` go.
+
+use mlua::{LightUserData, Lua, Table, Value};
+use serde_json::{Map, Number, Value as Json};
+
+/// How deep values may nest, in both directions.
+const MAX_DEPTH: usize = 32;
+
+pub(super) fn table(lua: &Lua) -> mlua::Result<Table> {
+    let cjson = lua.create_table()?;
+    cjson.raw_set(
+        "null",
+        Value::LightUserData(LightUserData(std::ptr::null_mut())),
+    )?;
+    cjson.raw_set(
+        "encode",
+        lua.create_function(|lua, value: Value| {
+            let json = encode(&value, MAX_DEPTH)?;
+            lua.create_string(json.to_string())
+        })?,
+    )?;
+    cjson.raw_set(
+        "decode",
+        lua.create_function(|lua, text: mlua::LuaString| {
+            let json = serde_json::from_slice(&text.as_bytes());
+            let json: Json =
+                json.map_err(|error| mlua::Error::runtime(format!("JSON: {error}")))?;
+            decode(lua, &json, MAX_DEPTH)
+        })?,
+    )?;
+    Ok(cjson)
+}
+
+fn too_deep() -> mlua::Error {
+    mlua::Error::runtime("JSON: more than 32 levels")
+}
+
+/// A table with keys 1 to n is an array, as is an empty one's opposite in cjson: `{}`.
+fn encode(value: &Value, depth: usize) -> mlua::Result<Json> {
+    Ok(match value {
+        Value::Nil | Value::LightUserData(_) => Json::Null,
+        Value::Boolean(value) => Json::Bool(*value),
+        Value::Integer(number) => Json::Number((*number).into()),
+        Value::Number(number) => {
+            let whole = number.trunc() == *number && number.abs() < 1e15;
+            match whole {
+                true => Json::Number((*number as i64).into()),
+                false => Number::from_f64(*number).map(Json::Number).ok_or_else(|| {
+                    mlua::Error::runtime("JSON: Cannot serialise number: must not be NaN or Inf")
+                })?,
+            }
+        }
+        Value::String(text) => Json::String(String::from_utf8_lossy(&text.as_bytes()).into_owned()),
+        Value::Table(table) => {
+            let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+            let len = table.raw_len();
+            if len > 0 {
+                let items = table.sequence_values::<Value>();
+                let items = items.map(|item| encode(&item?, depth));
+                return Ok(Json::Array(items.collect::<mlua::Result<_>>()?));
+            }
+            let mut map = Map::new();
+            for pair in table.pairs::<Value, Value>() {
+                let (name, value) = pair?;
+                map.insert(super::values::shown(&name), encode(&value, depth)?);
+            }
+            Json::Object(map)
+        }
+        other => {
+            let text = format!("JSON: Cannot serialise {}", other.type_name());
+            return Err(mlua::Error::runtime(text));
+        }
+    })
+}
+
+fn decode(lua: &Lua, json: &Json, depth: usize) -> mlua::Result<Value> {
+    Ok(match json {
+        Json::Null => Value::LightUserData(LightUserData(std::ptr::null_mut())),
+        Json::Bool(value) => Value::Boolean(*value),
+        Json::Number(number) => Value::Number(number.as_f64().unwrap_or(0.0)),
+        Json::String(text) => Value::String(lua.create_string(text)?),
+        Json::Array(items) => {
+            let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+            let table = lua.create_table()?;
+            for item in items {
+                table.raw_push(decode(lua, item, depth)?)?;
+            }
+            Value::Table(table)
+        }
+        Json::Object(map) => {
+            let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+            let table = lua.create_table()?;
+            for (name, item) in map {
+                table.raw_set(lua.create_string(name)?, decode(lua, item, depth)?)?;
+            }
+            Value::Table(table)
+        }
+    })
+}
