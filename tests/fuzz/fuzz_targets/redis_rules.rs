@@ -189,6 +189,7 @@ fn compare(house: &House, run: u64, data: &[u8]) {
     }));
     let mut session = Session::new(face, "peer".to_owned());
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
         .build()
         .expect("a runtime");
     let mut rules = Rules::default();
