@@ -96,6 +96,10 @@ impl Connection {
                     self.try_read()?;
                 }
                 Came::TooSlow => {
+                    // Others need it now, not when the client has seen the end.
+                    self.input = BytesMut::new();
+                    self.share.hold(session.pending());
+                    self.share.got_on();
                     let error =
                         b"-ERR the command came too slowly while memory for requests is short\r\n";
                     self.write(error).await?;
@@ -146,6 +150,11 @@ impl Connection {
     /// Waits for bytes. Safe to drop: what was read is in the input.
     async fn read(&mut self) -> io::Result<Came> {
         loop {
+            // Whoever waits for the rest of a request while bytes are short is timed, and so has to have the pass:
+            // no further byte may come that would ask for it.
+            if self.share.holds_any() && self.share.is_short() {
+                self.share.room().await;
+            }
             if self.share.holds_others_up() && self.slow.is_none() {
                 self.slow = Some(Box::pin(tokio::time::sleep(self.patience)));
             }

@@ -148,6 +148,13 @@ impl Share {
         self.pass.is_some()
     }
 
+    /// Whether this connection has a part of a request, or replies, in memory.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        let paid = self.paid.as_ref();
+        self.unpaid > 0 || paid.is_some_and(|paid| paid.num_permits() > 0)
+    }
+
     /// Waits until this connection may read.
     pub async fn room(&mut self) {
         if self.pass.is_some() || !self.is_short() {
