@@ -11,7 +11,7 @@ use onced::model::policy::Policy;
 use onced::model::record::{Lsn, Token};
 use onced::model::time::{Now, Span, Timestamp};
 use onced::model::transition::{Context, Effect, apply};
-use onced::store::{self, Checkpoint, Store};
+use onced::store::{self, Checkpoint, Memtable, Store};
 use rustix::process::Signal;
 
 use crate::load::{self, Face, Load, Probe};
@@ -37,7 +37,7 @@ pub fn alone(plan: &Plan, figures: &mut Figures) -> Outcome<()> {
     let mut first = 0;
     while first < plan.expired {
         let next = (first + CHECKPOINT).min(plan.expired);
-        let mut changes = Vec::new();
+        let mut changes = Memtable::new(store.reader().hasher().clone());
         for number in first..next {
             let set = Set {
                 value: Bytes::from_static(b"pending"),
@@ -55,19 +55,16 @@ pub fn alone(plan: &Plan, figures: &mut Figures) -> Outcome<()> {
                 slide: true,
             };
             match apply(context, None, &Command::new(key.clone(), verb)).effect {
-                Effect::Put(record) => changes.push((key, Some(record))),
+                Effect::Put(record) => changes.put_record(Lsn(next), &key, Some(&record))?,
                 other => return Err(format!("a set made {other:?}").into()),
             }
         }
-        // Twelve digits of many keys: a few are the same.
-        changes.sort_by(|(a, _), (b, _)| a.cmp(b));
-        changes.dedup_by(|(a, _), (b, _)| a == b);
         store.checkpoint(Checkpoint {
             lsn: Lsn(next),
             next_token: Token::new(next + 1).ok_or("no more tokens")?,
             mark: Vec::new(),
             policies: Vec::new(),
-            changes,
+            changes: Arc::new(changes),
         })?;
         first = next;
     }

@@ -334,8 +334,16 @@ impl Keeper {
             // A full disk keeps records in memory, and room may come from what is past its retention. Without
             // bodies in the store these records need nothing of it.
             let stored = self.store.checkpoint_lsn();
-            let free = core.recent.is_empty()
-                || (core.exhausted && !core.recent.needs_stored_bodies(stored));
+            let needs_none = || -> Result<bool, EngineError> {
+                let needs = core.recent.needs_stored_bodies(stored);
+                needs
+                    .map(|needs| !needs)
+                    .map_err(|error| EngineError::Entry {
+                        lsn: stored.0,
+                        reason: error.to_string(),
+                    })
+            };
+            let free = core.recent.is_empty() || (core.exhausted && needs_none()?);
             let at = if free { now } else { core.frozen_at };
             (at, now, mark)
         };

@@ -7,25 +7,22 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::clock::Clock;
+use super::cost::{Cost, cost, shows_bodies, writes};
 use super::gather::{Durable, Gather};
 use super::late::Late;
-use super::recent::{Frozen, Recent, Slot, record_size};
+use super::recent::{Frozen, Recent, record_size};
+use super::written::Written;
 use super::{MAX_NAMESPACES, Unavailable, Unit};
-use crate::model::body::{Content, Digest, LargeContent};
-use crate::model::command::{Command, Mode, Payload, StringVerb, Verb};
+use crate::model::body::LargeContent;
+use crate::model::command::{Command, Payload, Verb};
 use crate::model::key::RecordKey;
-use crate::model::outcome::{Outcome, Reason, Verdict};
+use crate::model::outcome::{Outcome, Verdict};
 use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::record::{Fingerprint, Lsn, Record, Token};
 use crate::model::time::{Now, Timestamp};
 use crate::model::transition::{Context, Effect, Step, apply};
-use crate::store::{Change, Decision, Entry, encode_entry};
-
-/// What a new record costs in memory or in the journal beside its key, names and bodies, generously.
-const OVERHEAD: usize = 1024;
+use crate::store::{CodecError, KeyHasher};
 
 /// The state of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +56,8 @@ pub(super) struct Core {
     pub(super) frozen_at: Timestamp,
     /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.
     pub(super) namespaces: HashSet<Box<str>>,
-    /// A buffer for entries.
-    pub(super) entry: Vec<u8>,
+    /// A buffer.
+    pub(super) written: Written,
     pub(super) next_lsn: Lsn,
     /// [`Token::MAX`] is never granted: it says that all others were.
     pub(super) next_token: Token,
@@ -79,15 +76,6 @@ impl Policies {
     }
 }
 
-/// Bytes that decisions can take at most.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cost {
-    /// In memory.
-    pub(super) memory: usize,
-    /// In the journal.
-    pub(super) journal: usize,
-}
-
 /// What was read from the store, outside the lock.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
@@ -100,7 +88,30 @@ pub(super) struct Fetched {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) record: Option<Arc<Record>>,
-    pub(super) bodies: Vec<(Digest, Bytes)>,
+    pub(super) bodies: Vec<LargeContent>,
+}
+
+/// The units of a batch, with the hashes of their commands' keys, which are computed outside the lock.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) units: &'a [Unit],
+    hashes: Vec<u64>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(units: &'a [Unit], hasher: &KeyHasher) -> Asked<'a> {
+        let commands = units.iter().flat_map(Unit::commands);
+        let hashes = commands.map(|command| hasher.hash(command.key.joined()));
+        Asked {
+            units,
+            hashes: hashes.collect(),
+        }
+    }
+
+    fn commands(&self) -> impl Iterator<Item = (&'a Command, u64)> {
+        let commands = self.units.iter().flat_map(Unit::commands);
+        commands.zip(self.hashes.iter().copied())
+    }
 }
 
 /// The answers of a batch, and what they rest on.
@@ -111,115 +122,62 @@ pub(super) struct Decided {
     pub(super) durable: Option<Durable>,
 }
 
-impl Unit {
-    pub(super) fn commands(&self) -> &[Command] {
-        match self {
-            Unit::One(command) => std::slice::from_ref(command),
-            Unit::All(commands) => commands,
-        }
-    }
-
-    /// Bytes its entries and records can take at most, beside what the records have already.
-    pub(super) fn cost(&self) -> usize {
-        self.commands().iter().map(cost).sum()
-    }
-}
-
-/// Whether a command can change anything.
-pub(super) fn writes(verb: &Verb) -> bool {
-    !matches!(verb, Verb::Get | Verb::String(StringVerb::Read))
-}
-
-fn cost(command: &Command) -> usize {
-    if !writes(&command.verb) {
-        return 0;
-    }
-    let bodies = match &command.verb {
-        Verb::Claim(claim) => {
-            let result = match &claim.mode {
-                Mode::Once { result: Some(kept) } => kept.body.content.len(),
-                _ => 0,
-            };
-            result
-                + claim
-                    .payload
-                    .as_ref()
-                    .map_or(0, |payload| payload.body.content.len())
-        }
-        Verb::Complete { result, .. } => result.body.content.len(),
-        Verb::Fail { error, .. } => error.as_ref().map_or(0, |error| error.len()),
-        Verb::String(StringVerb::Set(set)) => set.value.len(),
-        _ => 0,
-    };
-    OVERHEAD + command.key.joined().len() * 2 + bodies
-}
-
-/// Whether the bodies' bytes belong into the answer.
-fn shows_bodies(verb: &Verb) -> bool {
-    matches!(
-        verb,
-        Verb::Claim(_)
-            | Verb::Get
-            | Verb::String(
-                StringVerb::Read
-                    | StringVerb::Set(_)
-                    | StringVerb::Delete { .. }
-                    | StringVerb::Expire { .. }
-            )
-    )
-}
-
 impl Core {
-    /// The keys of these commands that have to be read from the store first.
+    /// The keys of these commands that have to be read from the store first. `mark_possible` sets which of some
+    /// hashes the store may know.
     pub(super) fn missing(
         &self,
-        units: &[Unit],
+        asked: &Asked<'_>,
         fetched: &Fetched,
-        may_contain: impl Fn(&RecordKey) -> bool,
-    ) -> Vec<RecordKey> {
-        let mut keys = Vec::new();
-        for command in units.iter().flat_map(Unit::commands) {
+        mark_possible: impl Fn(&[u64], &mut [bool]),
+    ) -> Result<Vec<RecordKey>, Unavailable> {
+        let mut wanted = Vec::with_capacity(asked.hashes.len());
+        let mut hashes = Vec::with_capacity(asked.hashes.len());
+        for (command, hash) in asked.commands() {
             let key = &command.key;
             let read = fetched.checkpoints == self.checkpoints && fetched.found.contains_key(key);
-            let wanted = match self.recent.get(key) {
-                Some(slot) => {
-                    shows_bodies(&command.verb)
-                        && slot
-                            .record
-                            .as_deref()
-                            .is_some_and(|record| absent_bodies(record) > 0)
+            let here = match self.recent.get(hash, key) {
+                Some(row) if row.has_large_bodies() && shows_bodies(&command.verb) => {
+                    !row.lacks_bodies().map_err(|error| broken(command, error))?
                 }
-                None => true,
+                Some(_) => true,
+                None => false,
             };
-            if wanted && !read && may_contain(&command.key) {
-                keys.push(command.key.clone());
+            if !read && !here {
+                wanted.push(key);
+                hashes.push(hash);
             }
         }
-        keys
+        let mut possible = vec![false; hashes.len()];
+        mark_possible(&hashes, &mut possible);
+        let possible = wanted.into_iter().zip(possible);
+        Ok(possible
+            .filter(|(_, possible)| *possible)
+            .map(|(key, _)| key.clone())
+            .collect())
     }
 
     /// The fingerprints that a decision will ask for and that are not computed yet: by the policy's kind and
     /// by the record's, which may differ.
     pub(super) fn unhashed<'a>(
         &self,
-        units: &'a [Unit],
+        asked: &Asked<'a>,
         fetched: &Fetched,
-    ) -> Vec<(&'a Payload, FingerprintKind)> {
+    ) -> Result<Vec<(&'a Payload, FingerprintKind)>, Unavailable> {
         let mut wanted = Vec::new();
-        for command in units.iter().flat_map(Unit::commands) {
+        for (command, hash) in asked.commands() {
             let Verb::Claim(claim) = &command.verb else {
                 continue;
             };
             let (None, Some(payload)) = (&claim.fingerprint, &claim.payload) else {
                 continue;
             };
-            let kept =
-                self.record(&command.key, fetched)
-                    .and_then(|record| match record.fingerprint {
-                        Some(Fingerprint::Raw(_)) => Some(FingerprintKind::Raw),
-                        Some(Fingerprint::Json(_)) => Some(FingerprintKind::Json),
-                        _ => None,
-                    });
+            let record = self.record(command, hash, fetched)?;
+            let kept = record.and_then(|record| match record.fingerprint {
+                Some(Fingerprint::Raw(_)) => Some(FingerprintKind::Raw),
+                Some(Fingerprint::Json(_)) => Some(FingerprintKind::Json),
+                _ => None,
+            });
             let policy = self.policies.get(command.key.namespace()).fingerprint;
             let kinds = kept.into_iter().chain([policy]);
             wanted.extend(
@@ -228,69 +186,87 @@ impl Core {
                     .map(|kind| (payload, kind)),
             );
         }
-        wanted
+        Ok(wanted)
     }
 
     /// The record as memory or else the store has it.
-    fn record<'a>(&'a self, key: &RecordKey, fetched: &'a Fetched) -> Option<&'a Arc<Record>> {
-        match self.recent.get(key) {
-            Some(slot) => slot.record.as_ref(),
-            None => self.found(key, fetched)?.record.as_ref(),
+    fn record(
+        &self,
+        command: &Command,
+        hash: u64,
+        fetched: &Fetched,
+    ) -> Result<Option<Arc<Record>>, Unavailable> {
+        match self.recent.get(hash, &command.key) {
+            Some(row) => {
+                let record = row.record().map_err(|error| broken(command, error))?;
+                Ok(record.map(Arc::new))
+            }
+            None => Ok(self
+                .found(&command.key, fetched)
+                .and_then(|found| found.record.clone())),
+        }
+    }
+
+    /// Whether memory or else the store has a record.
+    fn exists(&self, command: &Command, hash: u64, fetched: &Fetched) -> bool {
+        match self.recent.get(hash, &command.key) {
+            Some(row) => row.is_record(),
+            None => self
+                .found(&command.key, fetched)
+                .is_some_and(|found| found.record.is_some()),
         }
     }
 
     /// What was read from the store, unless a checkpoint has made it void since: then the key was read again,
     /// or the filters say by now that it is not there.
     fn found<'a>(&self, key: &RecordKey, fetched: &'a Fetched) -> Option<&'a Found> {
-        let valid = fetched.checkpoints == self.checkpoints;
-        fetched.found.get(key).filter(|_| valid)
+        if fetched.found.is_empty() || fetched.checkpoints != self.checkpoints {
+            return None;
+        }
+        fetched.found.get(key)
     }
 
     /// Bytes that deciding these units can take at most.
-    pub(super) fn cost(&self, units: &[Unit], fetched: &Fetched) -> Cost {
-        let commands = units.iter().flat_map(Unit::commands);
+    pub(super) fn cost(&self, asked: &Asked<'_>, fetched: &Fetched) -> Cost {
         let mut sum = Cost::default();
-        for command in commands.filter(|command| writes(&command.verb)) {
+        for (command, hash) in asked
+            .commands()
+            .filter(|(command, _)| writes(&command.verb))
+        {
             let own = cost(command);
-            let record = self.record(&command.key, fetched);
-            let carried = record.map_or(0, |record| record_size(record));
             // Large bodies are in the journal already: entries refer to them.
-            let large = record.map_or(0, |record| {
-                let bytes = large_bodies(record).filter_map(|large| large.bytes.as_ref());
-                bytes.map(Bytes::len).sum()
-            });
+            let (carried, large) = match self.recent.get(hash, &command.key) {
+                Some(row) => (row.size(), row.held()),
+                None => {
+                    let found = self.found(&command.key, fetched);
+                    let record = found.and_then(|found| found.record.as_deref());
+                    (record.map_or(0, record_size), 0)
+                }
+            };
             sum.memory = sum.memory.saturating_add(own).saturating_add(carried);
-            sum.journal =
-                (sum.journal.saturating_add(own)).saturating_add(carried.saturating_sub(large));
+            sum.journal = (sum.journal)
+                .saturating_add(own)
+                .saturating_add(carried.saturating_sub(large));
         }
         sum
     }
 
     /// Decides a batch, in order, at one instant; where nothing can be written, what would is refused.
-    pub(super) fn decide(&mut self, units: &[Unit], fetched: &Fetched, write: bool) -> Decided {
+    pub(super) fn decide(&mut self, asked: &Asked<'_>, fetched: &Fetched, write: bool) -> Decided {
         let now = self.clock.now();
         let first = self.next_lsn;
-        let mut answers = Vec::with_capacity(units.len());
+        let mut answers = Vec::with_capacity(asked.hashes.len());
+        let mut hashes = asked.hashes.iter().copied();
         let mut rest = Lsn(0);
-        for unit in units {
+        for unit in asked.units {
             match unit {
                 Unit::One(command) => {
-                    let step = self.step(
-                        command,
-                        fetched,
-                        now,
-                        (self.next_token, true),
-                        None,
-                        &mut rest,
-                    );
-                    answers.push(step.and_then(|step| match step.effect {
-                        Effect::None => Ok(self.account(command, step)),
-                        _ if !write => Err(Unavailable::Full),
-                        _ => self.keep(command, step, fetched, now),
-                    }));
+                    let hash = hashes.next().unwrap_or_default();
+                    answers.push(self.decide_one(command, hash, fetched, now, write, &mut rest));
                 }
                 Unit::All(commands) => {
-                    let answer = self.decide_all(commands, fetched, now, write, &mut rest);
+                    let commands: Vec<_> = commands.iter().zip(&mut hashes).collect();
+                    let answer = self.decide_all(&commands, fetched, now, write, &mut rest);
                     answers.extend(spread(answer, commands.len()));
                 }
             }
@@ -305,9 +281,37 @@ impl Core {
         }
     }
 
+    fn decide_one(
+        &mut self,
+        command: &Command,
+        hash: u64,
+        fetched: &Fetched,
+        now: Now,
+        write: bool,
+        rest: &mut Lsn,
+    ) -> Result<Outcome, Unavailable> {
+        let record = self.record(command, hash, fetched)?;
+        let existed = record.is_some();
+        let grants = (self.next_token, true);
+        let step = self.step(command, hash, fetched, now, grants, record, rest)?;
+        match step.effect {
+            Effect::None => Ok(self.account(command, step)),
+            _ if !write => Err(Unavailable::Full),
+            _ => {
+                let lsn = self.next_lsn;
+                self.written.write(command, &step, lsn, now)?;
+                self.gather.push(lsn, [self.written.entry.as_slice()]);
+                let written = std::mem::take(&mut self.written);
+                self.enter(&command.key, hash, &written, existed);
+                self.written = written;
+                Ok(self.account(command, step))
+            }
+        }
+    }
+
     fn decide_all(
         &mut self,
-        commands: &[Command],
+        commands: &[(&Command, u64)],
         fetched: &Fetched,
         now: Now,
         write: bool,
@@ -317,9 +321,14 @@ impl Core {
         let mut staged: HashMap<&RecordKey, Option<Arc<Record>>> = HashMap::new();
         let mut token = self.next_token;
         let mut steps = Vec::with_capacity(commands.len());
-        for command in commands {
+        for (command, hash) in commands {
             let key = &command.key;
-            let step = self.step(command, fetched, now, (token, false), staged.get(key), rest)?;
+            let record = match staged.get(key) {
+                Some(record) => record.clone(),
+                None => self.record(command, *hash, fetched)?,
+            };
+            let grants = (token, false);
+            let step = self.step(command, *hash, fetched, now, grants, record, rest)?;
             match &step.effect {
                 Effect::None => {}
                 Effect::Put(record) => {
@@ -332,37 +341,33 @@ impl Core {
             if step.granted {
                 token = token.next().unwrap_or(Token::MAX);
             }
-            steps.push((command, step));
+            steps.push((*command, *hash, step));
         }
-        if steps.iter().all(|(_, step)| step.outcome.holds()) {
+        if steps.iter().all(|(_, _, step)| step.outcome.holds()) {
             self.keep_all(steps, fetched, now, write)
         } else {
-            Ok(steps.into_iter().map(|(_, step)| step.outcome).collect())
+            Ok(steps.into_iter().map(|(_, _, step)| step.outcome).collect())
         }
     }
 
     /// One decision on the record as memory, the unit so far or the store has it; nothing is kept yet. A
     /// duplicate restarts its window only `alone`: a unit that one is in stores nothing.
+    #[allow(clippy::too_many_arguments)] // all that a decision depends on
     fn step(
         &self,
         command: &Command,
+        hash: u64,
         fetched: &Fetched,
         now: Now,
         (token, alone): (Token, bool),
-        staged: Option<&Option<Arc<Record>>>,
+        record: Option<Arc<Record>>,
         rest: &mut Lsn,
     ) -> Result<Step, Unavailable> {
         let key = &command.key;
-        let slot = self.recent.get(key);
-        if let Some(slot) = slot {
-            *rest = (*rest).max(slot.lsn);
+        if let Some(row) = self.recent.get(hash, key) {
+            *rest = (*rest).max(row.lsn());
         }
-        let record = match staged {
-            Some(record) => record.as_ref(),
-            None => self.record(key, fetched),
-        };
-        let found = self.found(key, fetched);
-        let policy = self.policies.get(command.key.namespace());
+        let policy = self.policies.get(key.namespace());
         let token = (token < Token::MAX).then_some(token);
         let context = Context {
             policy,
@@ -370,17 +375,20 @@ impl Core {
             token,
             slide: alone && !self.full,
         };
-        let mut step = apply(context, record, command);
+        let mut step = apply(context, record.as_ref(), command);
         if step.granted && record.is_none() && self.is_one_namespace_too_many(command) {
             return Err(Unavailable::Namespaces);
         }
         if self.full && (step.granted || matches!(step.outcome.verdict, Verdict::Replayed)) {
             return Err(Unavailable::Full);
         }
-        if let (true, Some(shown), Some(found)) =
-            (shows_bodies(&command.verb), &mut step.outcome.record, found)
+        if let Some(shown) = &mut step.outcome.record
+            && shows_bodies(&command.verb)
+            && let Some(found) = self.found(key, fetched)
+            && !found.bodies.is_empty()
+            && shown.record.lacks_bodies()
         {
-            attach(&mut shown.record, &found.bodies);
+            Arc::make_mut(&mut shown.record).attach_bodies(&found.bodies);
         }
         Ok(step)
     }
@@ -390,71 +398,51 @@ impl Core {
             && !self.namespaces.contains(command.key.namespace())
     }
 
-    /// Writes one decision down: in memory and in the next frame.
-    fn keep(
-        &mut self,
-        command: &Command,
-        step: Step,
-        fetched: &Fetched,
-        now: Now,
-    ) -> Result<Outcome, Unavailable> {
-        let lsn = self.next_lsn;
-        let mut entry = std::mem::take(&mut self.entry);
-        entry.clear();
-        let slot = plan(command, &step, lsn, now, &mut entry);
-        if let Ok(Some(slot)) = &slot {
-            self.gather.push(lsn, [entry.as_slice()]);
-            self.enter(&command.key, slot.clone(), fetched);
-        }
-        self.entry = entry;
-        slot?;
-        Ok(self.account(command, step))
-    }
-
     /// Writes decisions down that stand or fall together. Nothing is written if one of the entries cannot be.
     fn keep_all(
         &mut self,
-        steps: Vec<(&Command, Step)>,
+        steps: Vec<(&Command, u64, Step)>,
         fetched: &Fetched,
         now: Now,
         write: bool,
     ) -> Result<Vec<Outcome>, Unavailable> {
-        let writes = |(_, step): &(&Command, Step)| !matches!(step.effect, Effect::None);
-        if !write && steps.iter().any(writes) {
+        let writes = |step: &Step| !matches!(step.effect, Effect::None);
+        if !write && steps.iter().any(|(_, _, step)| writes(step)) {
             return Err(Unavailable::Full);
         }
         let first = self.next_lsn;
         let mut lsn = first;
-        let mut entries: Vec<Vec<u8>> = Vec::new();
-        let mut slots = Vec::new();
-        for (command, step) in &steps {
-            let mut entry = Vec::new();
-            if let Some(slot) = plan(command, step, lsn, now, &mut entry)? {
-                entries.push(entry);
-                slots.push((&command.key, slot));
-                lsn = Lsn(lsn.0.saturating_add(1));
-            }
+        let mut entries = Vec::new();
+        for (command, hash, step) in steps.iter().filter(|(_, _, step)| writes(step)) {
+            let mut written = Written::default();
+            written.write(command, step, lsn, now)?;
+            entries.push((*command, *hash, written));
+            lsn = Lsn(lsn.0.saturating_add(1));
         }
         if !entries.is_empty() {
-            self.gather.push(first, entries.iter().map(Vec::as_slice));
+            let bytes = entries
+                .iter()
+                .map(|(_, _, written)| written.entry.as_slice());
+            self.gather.push(first, bytes);
         }
-        for (key, slot) in slots {
-            self.enter(key, slot, fetched);
+        for (command, hash, written) in &entries {
+            let existed = self.exists(command, *hash, fetched);
+            self.enter(&command.key, *hash, written, existed);
         }
         let outcomes = steps.into_iter();
         Ok(outcomes
-            .map(|(command, step)| self.account(command, step))
+            .map(|(command, _, step)| self.account(command, step))
             .collect())
     }
 
-    /// Takes a planned slot into memory, at the LSN it was planned for.
-    fn enter(&mut self, key: &RecordKey, slot: Slot, fetched: &Fetched) {
-        let existed = self.record(key, fetched).is_some();
+    /// Takes what was written into memory, at the LSN it was written for.
+    fn enter(&mut self, key: &RecordKey, hash: u64, written: &Written, existed: bool) {
         if !existed && !self.namespaces.contains(key.namespace()) {
             self.namespaces.insert(key.namespace().into());
         }
-        self.next_lsn = Lsn(slot.lsn.0.saturating_add(1));
-        self.recent.put(key.clone(), slot, existed);
+        let change = written.change();
+        self.next_lsn = Lsn(change.lsn.0.saturating_add(1));
+        self.recent.put(hash, key, change, existed);
     }
 
     /// What a decision uses up and what is counted of it.
@@ -487,40 +475,6 @@ impl Core {
     }
 }
 
-/// What a decision writes: its entry, appended to `entry`, and what memory keeps. `None`: it changes nothing.
-fn plan(
-    command: &Command,
-    step: &Step,
-    lsn: Lsn,
-    now: Now,
-    entry: &mut Vec<u8>,
-) -> Result<Option<Slot>, Unavailable> {
-    let record = match &step.effect {
-        Effect::None => return Ok(None),
-        Effect::Put(record) => Some(placed(record.clone(), lsn)),
-        Effect::Remove => None,
-    };
-    let decision = decision(command, &step.outcome, record.as_deref(), now);
-    let key = command.key.clone();
-    let change = match &record {
-        Some(record) => Change::Put(key, record.clone()),
-        None => Change::Remove(key),
-    };
-    if let Err(error) = encode_entry(
-        &Entry {
-            lsn,
-            change,
-            decision,
-        },
-        entry,
-    ) {
-        // Faces and model keep every field within what an entry can hold.
-        tracing::error!(key = ?command.key, %error, "a decision does not fit an entry of the journal");
-        return Err(Unavailable::Defect);
-    }
-    Ok(Some(Slot { record, lsn }))
-}
-
 /// The answers of a unit one by one; what refuses a unit refuses each of its commands.
 fn spread(
     answer: Result<Vec<Outcome>, Unavailable>,
@@ -536,100 +490,8 @@ fn spread(
         .chain(refused.into_iter().flatten())
 }
 
-/// The decision as the audit trail keeps it.
-fn decision(command: &Command, outcome: &Outcome, record: Option<&Record>, now: Now) -> Decision {
-    let shown = outcome.record.as_ref().map(|shown| &*shown.record);
-    let facts = record.or(shown);
-    let reason = match outcome.verdict {
-        Verdict::Acquired(reason) => Some(reason),
-        _ => None,
-    };
-    let event = match outcome.verdict {
-        // These change a record without a fact of its history.
-        Verdict::Renewed | Verdict::Done | Verdict::Acquired(Reason::Resumed) => None,
-        _ => record
-            .and_then(|record| record.history.last())
-            .map(|entry| entry.event),
-    };
-    Decision {
-        at: now.time,
-        verb: command.verb.name(),
-        outcome: outcome.verdict.name(),
-        reason,
-        event,
-        token: facts.map(|facts| facts.token),
-        attempt: facts.map_or(0, |facts| facts.attempt),
-        generation: facts.map_or(0, |facts| facts.generation),
-        by: command
-            .by
-            .clone()
-            .or_else(|| facts.and_then(|facts| facts.owner.clone())),
-        count: 1,
-    }
-}
-
-/// The record with its new large bodies placed: this entry is the one that makes them durable.
-fn placed(mut record: Arc<Record>, lsn: Lsn) -> Arc<Record> {
-    if large_bodies(&record).any(|large| large.lsn.is_none()) {
-        for large in large_bodies_mut(Arc::make_mut(&mut record)) {
-            large.lsn.get_or_insert(lsn);
-        }
-    }
-    record
-}
-
-/// Puts bytes read from the store into a record that is about to be shown.
-fn attach(record: &mut Arc<Record>, bodies: &[(Digest, Bytes)]) {
-    if bodies.is_empty() || absent_bodies(record) == 0 {
-        return;
-    }
-    for large in large_bodies_mut(Arc::make_mut(record)) {
-        // One entry can bring two bodies: the digest tells them apart.
-        let found = bodies.iter().find(|(digest, _)| large.digest == *digest);
-        if let (None, Some((_, bytes))) = (&large.bytes, found) {
-            large.bytes = Some(bytes.clone());
-        }
-    }
-}
-
-/// Takes the bytes of large bodies out of a record read from the store, so that memory and journal carry
-/// references to what the store has already.
-pub(super) fn detach(record: &mut Record) -> Vec<(Digest, Bytes)> {
-    large_bodies_mut(record)
-        .filter_map(|large| Some((large.digest, large.bytes.take()?)))
-        .collect()
-}
-
-fn absent_bodies(record: &Record) -> usize {
-    large_bodies(record)
-        .filter(|large| large.bytes.is_none())
-        .count()
-}
-
-pub(super) fn large_bodies(record: &Record) -> impl Iterator<Item = &LargeContent> {
-    let results = record
-        .result
-        .iter()
-        .chain(&record.earlier_result)
-        .map(|kept| &kept.body);
-    results
-        .chain(&record.payload)
-        .filter_map(|body| match &body.content {
-            Content::Large(large) => Some(&**large),
-            Content::Inline(_) => None,
-        })
-}
-
-pub(super) fn large_bodies_mut(record: &mut Record) -> impl Iterator<Item = &mut LargeContent> {
-    let results = record
-        .result
-        .iter_mut()
-        .chain(&mut record.earlier_result)
-        .map(|kept| &mut kept.body);
-    results
-        .chain(&mut record.payload)
-        .filter_map(|body| match &mut body.content {
-            Content::Large(large) => Some(&mut **large),
-            Content::Inline(_) => None,
-        })
+/// Memory does not hold what was put there.
+fn broken(command: &Command, error: CodecError) -> Unavailable {
+    tracing::error!(key = ?command.key, %error, "a recent record cannot be read; the machine's memory may be failing");
+    Unavailable::Defect
 }

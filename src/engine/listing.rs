@@ -14,7 +14,7 @@ use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, State};
 use crate::model::shown::show;
 use crate::model::time::Now;
-use crate::store::{Scan, Which};
+use crate::store::{OwnedRow, Row, Scan, Which};
 
 /// Rows read from the store in one transaction.
 const SLICE: usize = 1000;
@@ -125,23 +125,17 @@ impl Engine {
             }
             let last = page.records.last().filter(|_| page.more);
             let end = last.map(|(key, _)| Bytes::copy_from_slice(key.key()));
-            let inside = |key: &RecordKey| {
-                key.namespace() == &*list.namespace
-                    && key.key().starts_with(&list.prefix)
-                    && after.is_none_or(|after| key.key() > after)
-                    && end.as_ref().is_none_or(|end| key.key() <= end)
+            let prefix = [list.namespace.as_bytes(), b"\0", &list.prefix].concat();
+            let namespace = list.namespace.len().saturating_add(1);
+            let inside = |row: &Row<'_>| {
+                let key = row.key().get(namespace..).unwrap_or_default();
+                row.key().starts_with(&prefix)
+                    && after.is_none_or(|after| *key > **after)
+                    && end.as_ref().is_none_or(|end| *key <= **end)
             };
-            let slots: Vec<_> = core
-                .recent
-                .slots()
-                .filter(|(key, _)| inside(key))
-                .map(|(key, slot)| (key.clone(), slot.clone()))
-                .collect();
-            let last = slots
-                .iter()
-                .map(|(_, slot)| slot.lsn)
-                .max()
-                .unwrap_or_default();
+            let rows = core.recent.rows().filter(inside);
+            let rows: Vec<_> = rows.map(|row| row.to_owned()).collect();
+            let last = rows.iter().map(OwnedRow::lsn).max().unwrap_or_default();
             let (durable, now) = (core.gather.wait(last), core.clock.now());
             let policy = core.policies.get(&list.namespace).clone();
             drop(core);
@@ -149,9 +143,13 @@ impl Engine {
             let mut records: BTreeMap<RecordKey, Arc<Record>> = stored
                 .map(|(key, record)| (key, Arc::new(record)))
                 .collect();
-            for (key, slot) in slots {
-                match slot.record {
-                    Some(record) => records.insert(key, record),
+            for row in rows {
+                let (key, record) = row.into_record().map_err(|error| {
+                    tracing::error!(%error, "a recent record cannot be read; the machine's memory may be failing");
+                    Unavailable::Defect
+                })?;
+                match record {
+                    Some(record) => records.insert(key, Arc::new(record)),
                     None => records.remove(&key),
                 };
             }

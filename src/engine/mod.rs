@@ -12,6 +12,7 @@ mod checkpoint;
 pub mod clock;
 mod commit;
 mod core;
+mod cost;
 mod error;
 mod gather;
 pub mod inspect;
@@ -23,6 +24,7 @@ pub mod repair;
 mod reserve;
 #[cfg(test)]
 mod sim;
+mod written;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +38,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use self::clock::Source;
-use self::core::{Core, Cost, Fetched, Found, Phase, detach};
+use self::core::{Asked, Core, Fetched, Found, Phase};
+use self::cost::Cost;
 pub use self::error::EngineError;
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
@@ -289,7 +292,7 @@ impl Inner {
 
 /// What a batch has to do before it can be decided.
 enum Next<'a> {
-    Done(core::Decided),
+    Done(core::Decided, Option<Flush<'a>>),
     Hash(Vec<(&'a Payload, FingerprintKind)>),
     Read(Vec<RecordKey>, u64),
     Split,
@@ -394,14 +397,21 @@ impl Engine {
         if units.iter().any(|unit| unit.cost() as u64 > limit) {
             return Err(Unavailable::TooLarge);
         }
+        let asked = Asked::new(units, self.inner.reader.hasher());
         let mut fetched = Fetched::default();
         let mut redos = 0;
         let mut hold = None;
         loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
-            match self.next(units, &fetched)? {
-                Next::Done(decided) => return Ok(Some(decided)),
+            match self.next(&asked, &fetched)? {
+                Next::Done(decided, flush) => {
+                    if flush.is_some() {
+                        // Whoever is ready as well joins the frame: one sync for all.
+                        tokio::task::yield_now().await;
+                    }
+                    return Ok(Some(decided));
+                }
                 Next::Split => return Ok(None),
                 Next::Wait => {
                     // A checkpoint makes room, so it must not wait for this batch.
@@ -440,19 +450,21 @@ impl Engine {
     }
 
     /// Looks under the lock whether the batch can be decided, and decides it.
-    fn next<'a>(&self, units: &'a [Unit], fetched: &Fetched) -> Result<Next<'a>, Unavailable> {
+    fn next<'a>(&'a self, asked: &Asked<'a>, fetched: &Fetched) -> Result<Next<'a>, Unavailable> {
         let mut core = self.running()?;
-        let missing = core.missing(units, fetched, |key| self.inner.reader.may_contain(key));
+        let missing = core.missing(asked, fetched, |hashes, possible| {
+            self.inner.reader.mark_possible(hashes, possible);
+        })?;
         if !missing.is_empty() {
             return Ok(Next::Read(missing, core.checkpoints));
         }
-        let unhashed = core.unhashed(units, fetched);
+        let unhashed = core.unhashed(asked, fetched)?;
         if !unhashed.is_empty() {
             return Ok(Next::Hash(unhashed));
         }
-        let cost = core.cost(units, fetched);
+        let cost = core.cost(asked, fetched);
         if cost.journal as u64 > self.inner.limits.unit() {
-            if units.len() > 1 {
+            if asked.units.len() > 1 {
                 return Ok(Next::Split);
             }
             return Err(Unavailable::TooLarge);
@@ -462,19 +474,19 @@ impl Engine {
             return Ok(Next::Wait);
         }
         let was_empty = core.gather.is_empty();
-        let decided = core.decide(units, fetched, room);
+        let decided = core.decide(asked, fetched, room);
         #[cfg(test)]
         self.inner.tap.decided();
         let wake_journal = was_empty && !core.gather.is_empty();
         let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
         drop(core);
-        if wake_journal {
-            self.inner.gathered.notify_one();
-        }
         if wake_store {
             self.inner.wake_store.notify_one();
         }
-        Ok(Next::Done(decided))
+        Ok(Next::Done(
+            decided,
+            wake_journal.then(|| Flush(&self.inner)),
+        ))
     }
 
     /// Room in memory and in allocated segments, so that a decision never meets a full disk.
@@ -499,7 +511,7 @@ impl Engine {
             let records = reader.get_many(&keys, Bodies::All)?;
             let found = records.into_iter().map(|record| match record {
                 Some(mut record) => {
-                    let bodies = detach(&mut record);
+                    let bodies = record.detach_bodies();
                     Found {
                         record: Some(Arc::new(record)),
                         bodies,
@@ -560,6 +572,15 @@ fn parts(units: &[Unit], most: usize) -> impl Iterator<Item = &[Unit]> {
         rest = tail;
         (!part.is_empty()).then_some(part)
     })
+}
+
+/// Wakes the journal thread when it goes, also with a client that is gone.
+struct Flush<'a>(&'a Inner);
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        self.0.gathered.notify_one();
+    }
 }
 
 /// While it lives, no checkpoint drops its frozen map.
@@ -693,7 +714,9 @@ mod tests {
                 checkpoints: core.checkpoints + overtaken,
                 found: [(key.clone(), found)].into(),
             };
-            let mut decided = core.decide(&[command("b", claim())], &fetched, true);
+            let units = [command("b", claim())];
+            let asked = Asked::new(&units, engine.inner.reader.hasher());
+            let mut decided = core.decide(&asked, &fetched, true);
             decided.answers.remove(0).unwrap().verdict
         };
         assert_eq!(decide(0), Verdict::Busy, "it was read and holds");

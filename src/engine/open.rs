@@ -10,26 +10,31 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkpoint::Keeper;
 use super::clock::{Clock, Pace, Position, Reading};
 use super::commit::Committer;
-use super::core::{Core, Phase, Policies, detach, large_bodies_mut};
+use super::core::{Core, Phase, Policies};
 use super::gather::Gather;
 use super::late::Late;
-use super::recent::{Recent, Slot};
+use super::recent::Recent;
 use super::reserve::Reserve;
+use super::written::Written;
 use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
 use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::recovery::{self, Recovery};
 use crate::journal::{self, Mark};
+use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
 use crate::model::time::{BootTime, Timestamp};
-use crate::store::{self, Bodies, Change, Entry, Opened, Store, StoreError, decode_entry};
+use crate::store::{
+    self, Bodies, Change, CodecError, Entry, KeyHasher, Opened, Store, StoreError, Write,
+    decode_entry, encode_record,
+};
 
 pub(super) type StoreId = [u8; 16];
 
@@ -182,8 +187,8 @@ pub(super) fn recover(
         .by_namespace
         .keys()
         .map(|name| name.as_str().into());
-    let recent = redone.recent.slots();
-    let recent = recent.map(|(key, _)| key.namespace().into());
+    let recent = redone.recent.rows().filter_map(|row| row.name());
+    let recent = recent.map(|key| key.namespace().into());
     let namespaces = stored.chain(configured).chain(recent).collect();
     let core = Core {
         clock,
@@ -200,7 +205,7 @@ pub(super) fn recover(
         holds: 0,
         frozen_at: Timestamp::default(),
         namespaces,
-        entry: Vec::new(),
+        written: Written::default(),
         next_lsn,
         next_token: redone.next_token,
     };
@@ -231,7 +236,7 @@ impl Redone {
     pub(super) fn of(opened: &Opened) -> Redone {
         let policies = opened.policies.iter();
         Redone {
-            recent: Recent::default(),
+            recent: Recent::new(KeyHasher::new(&opened.store_id)),
             stuck: false,
             lsn: opened.checkpoint,
             next_token: opened.next_token,
@@ -291,7 +296,7 @@ fn redo(
                     let reason = format!("it says that it is entry {}", entry.lsn.0);
                     return Err(EngineError::Entry { lsn: lsn.0, reason });
                 }
-                redo_entry(redone, entry);
+                redo_entry(redone, entry)?;
                 report.redone += 1;
             }
         }
@@ -315,7 +320,7 @@ fn redo(
     checkpoint_redone(target, redone)
 }
 
-pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
+pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) -> Result<(), EngineError> {
     redone.lsn = entry.lsn;
     #[cfg(feature = "canary")]
     let entry = without_token(entry);
@@ -324,24 +329,22 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
     }
     let lsn = entry.lsn;
     match entry.change {
-        Change::Put(key, mut record) => {
-            if let Some(before) = redone
-                .recent
-                .get(&key)
-                .and_then(|slot| slot.record.as_ref())
-            {
-                inherit(Arc::make_mut(&mut record), before);
-            }
-            redone.recent.put(
-                key,
-                Slot {
-                    record: Some(record),
-                    lsn,
-                },
-                false,
-            );
+        Change::Put(key, record) => {
+            redo_put(redone, lsn, &key, record).map_err(|error| EngineError::Entry {
+                lsn: lsn.0,
+                reason: error.to_string(),
+            })?;
         }
-        Change::Remove(key) => redone.recent.put(key, Slot { record: None, lsn }, false),
+        Change::Remove(key) => {
+            let change = Write {
+                lsn,
+                value: None,
+                large: false,
+                bodies: Vec::new(),
+            };
+            let hash = redone.recent.hash(&key);
+            redone.recent.put(hash, &key, change, false);
+        }
         Change::Policy(namespace, Some(policy)) => {
             redone.policies.insert(namespace.into(), policy);
         }
@@ -350,6 +353,7 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) {
         }
         Change::None(_) | Change::Tally(_) => {}
     }
+    Ok(())
 }
 
 #[cfg(feature = "canary")]
@@ -360,18 +364,31 @@ fn without_token(mut entry: Entry) -> Entry {
     entry
 }
 
-/// Takes over the bytes of large bodies that an earlier entry brought and this one only refers to.
-fn inherit(record: &mut Record, before: &Record) {
-    let mut before = before.clone();
-    let known = detach(&mut before);
-    for large in large_bodies_mut(record) {
-        if let (None, Some((_, bytes))) = (
-            &large.bytes,
-            known.iter().find(|(digest, _)| large.digest == *digest),
-        ) {
-            large.bytes = Some(bytes.clone());
-        }
+fn redo_put(
+    redone: &mut Redone,
+    lsn: Lsn,
+    key: &RecordKey,
+    mut record: Arc<Record>,
+) -> Result<(), CodecError> {
+    let hash = redone.recent.hash(key);
+    let large = record.large_bodies().next().is_some();
+    if large
+        && let Some(before) = redone.recent.get(hash, key)
+        && let Some(before) = before.record()?
+    {
+        // Large bodies that an earlier entry brought and this one only refers to.
+        Arc::make_mut(&mut record).attach_bodies(&before.held_bodies());
     }
+    let mut row = Vec::new();
+    encode_record(key.joined(), &record, &mut row)?;
+    let change = Write {
+        lsn,
+        value: Some(&row),
+        large,
+        bodies: record.held_bodies(),
+    };
+    redone.recent.put(hash, key, change, false);
+    Ok(())
 }
 
 /// Brings to the store what was redone. On a disk that is full, reserve included, it stays in memory: nothing

@@ -5,37 +5,24 @@
 //! checkpointed.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::core::large_bodies;
 use crate::model::body::Content;
 use crate::model::key::RecordKey;
 use crate::model::record::{Lsn, Record, Token};
 use crate::model::time::Timestamp;
-use crate::store::Checkpoint;
-
-/// What was last decided about a key.
-#[derive(Clone, Debug)]
-pub(super) struct Slot {
-    /// `None`: removed.
-    pub(super) record: Option<Arc<Record>>,
-    /// The entry that made it so.
-    pub(super) lsn: Lsn,
-}
-
-/// Slots by name.
-pub(super) type Map = HashMap<RecordKey, Slot>;
+use crate::store::{Checkpoint, CodecError, KeyHasher, Memtable, Row, Write};
 
 /// How many records more (or fewer) than the store a namespace has.
 type Balance = HashMap<Box<str>, i64>;
 
 /// The recent records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recent {
-    active: Map,
-    active_bytes: usize,
+    active: Memtable,
     balance: Balance,
     frozen: Option<Frozen>,
 }
@@ -43,44 +30,57 @@ pub(super) struct Recent {
 /// A map on its way to the store.
 #[derive(Clone, Debug)]
 pub(super) struct Frozen {
-    pub(super) slots: Arc<Map>,
+    pub(super) rows: Arc<Memtable>,
     /// The last entry that is in it.
     pub(super) lsn: Lsn,
     /// The token that the next grant gets.
     pub(super) next_token: Token,
     /// When it was frozen, in engine time.
     pub(super) at: Timestamp,
-    bytes: usize,
     balance: Arc<Balance>,
 }
 
 impl Frozen {
     /// The map as the store takes it.
     pub(super) fn checkpoint(&self, mark: Vec<u8>) -> Checkpoint {
-        let change = |(key, slot): (&RecordKey, &Slot)| (key.clone(), slot.record.clone());
         Checkpoint {
             lsn: self.lsn,
             next_token: self.next_token,
             mark,
             policies: Vec::new(),
-            changes: self.slots.iter().map(change).collect(),
+            changes: self.rows.clone(),
         }
     }
 }
 
 impl Recent {
-    /// What memory knows of a key; `None` sends the question to the store.
-    pub(super) fn get(&self, key: &RecordKey) -> Option<&Slot> {
-        self.active.get(key).or_else(|| {
+    /// Nothing yet, for the store whose id the hasher was made of.
+    pub(super) fn new(hasher: KeyHasher) -> Recent {
+        Recent {
+            active: Memtable::new(hasher),
+            balance: Balance::new(),
+            frozen: None,
+        }
+    }
+
+    /// The hash that keys are known by.
+    pub(super) fn hash(&self, key: &RecordKey) -> u64 {
+        self.active.hash(key.joined())
+    }
+
+    /// What memory knows of a key, by its hash; `None` sends the question to the store.
+    pub(super) fn get(&self, hash: u64, key: &RecordKey) -> Option<Row<'_>> {
+        let key: &[u8] = key.joined();
+        self.active.get(hash, key).or_else(|| {
             self.frozen
                 .as_ref()
-                .and_then(|frozen| frozen.slots.get(key))
+                .and_then(|frozen| frozen.rows.get(hash, key))
         })
     }
 
     /// Takes a decision in. `existed`: there was a record as written, in memory or in the store.
-    pub(super) fn put(&mut self, key: RecordKey, slot: Slot, existed: bool) {
-        let difference = i64::from(slot.record.is_some()) - i64::from(existed);
+    pub(super) fn put(&mut self, hash: u64, key: &RecordKey, write: Write<'_>, existed: bool) {
+        let difference = i64::from(write.value.is_some()) - i64::from(existed);
         if difference != 0 {
             match self.balance.get_mut(key.namespace()) {
                 Some(balance) => *balance = balance.saturating_add(difference),
@@ -89,22 +89,19 @@ impl Recent {
                 }
             }
         }
-        let name = key.joined().len();
-        self.active_bytes = self.active_bytes.saturating_add(size(name, &slot));
-        if let Some(old) = self.active.insert(key, slot) {
-            self.active_bytes = self.active_bytes.saturating_sub(size(name, &old));
-        }
+        self.active.put(hash, key.joined(), write);
     }
 
     /// Bytes that no checkpoint has taken up yet.
     pub(super) fn active_bytes(&self) -> usize {
-        self.active_bytes
+        self.active.bytes()
     }
 
     /// Bytes of both maps, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.active_bytes
-            .saturating_add(self.frozen.as_ref().map_or(0, |frozen| frozen.bytes))
+        let frozen = self.frozen.as_ref();
+        let frozen = frozen.map_or(0, |frozen| frozen.rows.bytes());
+        self.active.bytes().saturating_add(frozen)
     }
 
     /// Nothing waits for a checkpoint.
@@ -115,13 +112,15 @@ impl Recent {
     /// Freezes what is active. A map frozen before is still there after a checkpoint that failed for want of
     /// space: then that one is taken up again first.
     pub(super) fn freeze(&mut self, lsn: Lsn, next_token: Token, at: Timestamp) -> Frozen {
-        let frozen = self.frozen.take().unwrap_or_else(|| Frozen {
-            slots: Arc::new(std::mem::take(&mut self.active)),
-            lsn,
-            next_token,
-            at,
-            bytes: std::mem::take(&mut self.active_bytes),
-            balance: Arc::new(std::mem::take(&mut self.balance)),
+        let frozen = self.frozen.take().unwrap_or_else(|| {
+            let next = Memtable::new(self.active.hasher().clone());
+            Frozen {
+                rows: Arc::new(mem::replace(&mut self.active, next)),
+                lsn,
+                next_token,
+                at,
+                balance: Arc::new(mem::take(&mut self.balance)),
+            }
         });
         self.frozen = Some(frozen.clone());
         frozen
@@ -144,56 +143,52 @@ impl Recent {
         &mut self,
         stored: impl Fn(&RecordKey) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let in_store = |key: &RecordKey, slots: &Map| match slots.get(key) {
-            Some(slot) => Ok(slot.record.is_some()),
-            None => stored(key),
-        };
-        let none = Map::new();
-        let frozen = self.frozen.as_ref().map(|frozen| frozen.slots.clone());
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.rows.clone());
         if let Some(frozen) = &mut self.frozen {
-            frozen.balance = Arc::new(balance(&frozen.slots, |key| in_store(key, &none))?);
+            frozen.balance = Arc::new(balance(&frozen.rows, |_, key| stored(key))?);
         }
-        let below = frozen.as_deref().unwrap_or(&none);
-        self.balance = balance(&self.active, |key| in_store(key, below))?;
+        self.balance = balance(&self.active, |hash, key| {
+            let below = frozen
+                .as_ref()
+                .and_then(|rows| rows.get(hash, key.joined()));
+            below.map_or_else(|| stored(key), |row| Ok(row.is_record()))
+        })?;
         Ok(())
     }
 
     /// Whether a record refers to a body that only the store has, as it does to those up to its checkpoint.
-    pub(super) fn needs_stored_bodies(&self, checkpoint: Lsn) -> bool {
-        let frozen = self.frozen.iter().flat_map(|frozen| frozen.slots.values());
-        let mut records =
-            (self.active.values().chain(frozen)).filter_map(|slot| slot.record.as_deref());
-        records.any(|record| {
-            large_bodies(record).any(|large| large.lsn.is_some_and(|lsn| lsn <= checkpoint))
-        })
+    pub(super) fn needs_stored_bodies(&self, checkpoint: Lsn) -> Result<bool, CodecError> {
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.rows.rows());
+        for row in self.active.rows().chain(frozen) {
+            if row.has_bodies_of(checkpoint)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
-    /// All slots of both maps, the newer alone where a key has two.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (&RecordKey, &Slot)> {
-        let frozen = self.frozen.iter().flat_map(|frozen| frozen.slots.iter());
-        let hidden = |(key, _): &(&RecordKey, &Slot)| !self.active.contains_key(*key);
-        self.active.iter().chain(frozen.filter(hidden))
+    /// What both maps have, the newer alone where a key is in both.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.rows.rows());
+        let hidden = |row: &Row<'_>| self.active.get(row.hash(), row.key()).is_none();
+        self.active.rows().chain(frozen.filter(hidden))
     }
 }
 
 /// How many records more than below a map has, by namespace.
 fn balance<E>(
-    slots: &Map,
-    mut below: impl FnMut(&RecordKey) -> Result<bool, E>,
+    rows: &Memtable,
+    mut below: impl FnMut(u64, &RecordKey) -> Result<bool, E>,
 ) -> Result<Balance, E> {
     let mut balance = Balance::new();
-    for (key, slot) in slots {
-        let difference = i64::from(slot.record.is_some()) - i64::from(below(key)?);
+    for row in rows.rows() {
+        let Some(key) = row.name() else {
+            continue;
+        };
+        let difference = i64::from(row.is_record()) - i64::from(below(row.hash(), &key)?);
         *balance.entry(key.namespace().into()).or_default() += difference;
     }
     Ok(balance)
-}
-
-/// What a slot costs in memory, about: the map's own overhead, the name, the record, its texts and bodies.
-fn size(name: usize, slot: &Slot) -> usize {
-    /// A place in the map at its usual load, and what the allocator and the counts of shared parts take.
-    const OVERHEAD: usize = 128;
-    OVERHEAD + name + slot.record.as_deref().map_or(0, record_size)
 }
 
 /// What a record costs in memory, about.

@@ -20,7 +20,9 @@ use crate::model::body::{Body, Content};
 use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
-use crate::store::{self, Change, Checkpoint, Opened, Part, Reader, Store, decode_entry};
+use crate::store::{
+    self, Change, Checkpoint, KeyHasher, Memtable, Opened, Part, Reader, Store, decode_entry,
+};
 
 /// Bytes of kept entries after which a repair brings them to the store.
 const REDO_BYTES: usize = 16 << 20;
@@ -83,7 +85,7 @@ fn bring_to_store(data: &Path, repair: &Repair, options: &Options) -> Result<(),
         next_token: Token::new(next_token).unwrap_or(Token::MAX),
         mark: position.map(mark_bytes).unwrap_or(opened.mark.clone()),
         policies: changed_policies(&opened, &redone),
-        changes: Vec::new(),
+        changes: Arc::new(Memtable::new(KeyHasher::new(&opened.store_id))),
     })?;
     Ok(store.close()?)
 }
@@ -110,7 +112,7 @@ fn redo(
                 let record = Arc::make_mut(record);
                 forget_missing(&reader, opened.checkpoint, key, record)?;
             }
-            redo_entry(redone, entry);
+            redo_entry(redone, entry)?;
             if redone.recent.active_bytes() >= REDO_BYTES {
                 checkpoint_redone(
                     &mut Target {

@@ -1,6 +1,6 @@
 //! What is known of a key (SPEC 1, 2).
 
-use super::body::{Body, Digest};
+use super::body::{Body, Content, Digest, LargeContent};
 use super::time::{BootTime, Span, Timestamp};
 use std::fmt;
 
@@ -386,6 +386,77 @@ pub struct Record {
     pub earlier_result: Option<KeptResult>,
     /// The last [`HISTORY`] facts, oldest first.
     pub history: Vec<HistoryEntry>,
+}
+
+impl Record {
+    fn bodies(&self) -> impl Iterator<Item = &Body> {
+        let results = self.result.iter().chain(&self.earlier_result);
+        results.map(|kept| &kept.body).chain(&self.payload)
+    }
+
+    fn bodies_mut(&mut self) -> impl Iterator<Item = &mut Body> {
+        let results = self.result.iter_mut().chain(&mut self.earlier_result);
+        results.map(|kept| &mut kept.body).chain(&mut self.payload)
+    }
+
+    /// Its bodies that are kept beside it.
+    pub fn large_bodies(&self) -> impl Iterator<Item = &LargeContent> {
+        self.bodies().filter_map(|body| match &body.content {
+            Content::Large(large) => Some(&**large),
+            Content::Inline(_) => None,
+        })
+    }
+
+    /// The same, to be changed.
+    pub fn large_bodies_mut(&mut self) -> impl Iterator<Item = &mut LargeContent> {
+        self.bodies_mut()
+            .filter_map(|body| match &mut body.content {
+                Content::Large(large) => Some(&mut **large),
+                Content::Inline(_) => None,
+            })
+    }
+
+    /// Whether it refers to large bodies whose bytes are not at hand.
+    #[must_use]
+    pub fn lacks_bodies(&self) -> bool {
+        self.large_bodies().any(|large| large.bytes.is_none())
+    }
+
+    /// Puts bytes that are at hand into the large bodies that lack them. One entry can bring two bodies: the
+    /// digest tells them apart.
+    pub fn attach_bodies(&mut self, held: &[LargeContent]) {
+        if held.is_empty() {
+            return;
+        }
+        for large in self
+            .large_bodies_mut()
+            .filter(|large| large.bytes.is_none())
+        {
+            let found =
+                (held.iter()).find(|held| (held.lsn, held.digest) == (large.lsn, large.digest));
+            large.bytes = found.and_then(|held| held.bytes.clone());
+        }
+    }
+
+    /// Takes the bytes out of its large bodies.
+    pub fn detach_bodies(&mut self) -> Vec<LargeContent> {
+        let here = self
+            .large_bodies_mut()
+            .filter(|large| large.bytes.is_some());
+        here.map(|large| {
+            let held = large.clone();
+            large.bytes = None;
+            held
+        })
+        .collect()
+    }
+
+    /// Its large bodies whose bytes are at hand.
+    #[must_use]
+    pub fn held_bodies(&self) -> Vec<LargeContent> {
+        let held = self.large_bodies().filter(|large| large.bytes.is_some());
+        held.cloned().collect()
+    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,9 @@ use redb::WriteTransaction;
 use std::collections::{BTreeMap, HashMap};
 
 use super::checkpoint::Planned;
-use super::codec::{BodyRef, Part, TableCounts, body_key, encode_body};
+use super::codec::{BodyRef, TableCounts, body_key, encode_body};
 use super::layout::Place;
 use super::shared::{Fault, bytewise, damage};
-use crate::model::body::{Content, LargeContent};
-use crate::model::record::Record;
 
 /// Where the bodies of a record lay that was replaced or removed, by index of the change.
 pub(super) type OldBodies = HashMap<usize, Vec<(Place, BodyRef)>>;
@@ -17,7 +15,7 @@ pub(super) type OldBodies = HashMap<usize, Vec<(Place, BodyRef)>>;
 /// Brings the bodies of all changes to where they belong.
 pub(super) fn write_bodies(
     transaction: &WriteTransaction,
-    changes: &[Planned],
+    changes: &[Planned<'_>],
     old: &OldBodies,
     counts: &mut BTreeMap<Place, TableCounts>,
 ) -> Result<(), Fault> {
@@ -41,24 +39,20 @@ struct BodyMove {
 
 /// What happens to bodies: those still referred to go where their record goes, the others go, and only
 /// new ones are written.
-fn body_moves(changes: &[Planned], old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
+fn body_moves(changes: &[Planned<'_>], old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
     let mut moves = Vec::new();
     for (index, change) in changes.iter().enumerate() {
-        let mut wanted = change
-            .record
-            .as_deref()
-            .map(large_contents)
-            .unwrap_or_default();
+        let mut wanted = change.refs.clone();
         for (place, body) in old.get(&index).into_iter().flatten() {
             let before = wanted.len();
-            wanted.retain(|(part, large)| (*part, large.lsn) != (body.part, Some(body.lsn)));
+            wanted.retain(|large| (large.part, large.lsn) != (body.part, body.lsn));
             let to = if wanted.len() < before {
                 change.target
             } else {
                 None
             };
             if to != Some(*place) {
-                let key = body_key(change.key.joined(), body.lsn, body.part);
+                let key = body_key(change.row.key, body.lsn, body.part);
                 moves.push(BodyMove {
                     from: Some(*place),
                     to,
@@ -67,15 +61,16 @@ fn body_moves(changes: &[Planned], old: &OldBodies) -> Result<Vec<BodyMove>, Fau
                 });
             }
         }
-        for (part, large) in wanted {
-            // A record without it was refused when it was written.
-            let lsn = large.lsn.unwrap_or_default();
-            let Some(bytes) = &large.bytes else {
-                let reason = format!("it refers to a body of LSN {} that is not there", lsn.0);
+        for body in wanted {
+            let Some(bytes) = change.row.body(&body) else {
+                let reason = format!(
+                    "it refers to a body of LSN {} that is not there",
+                    body.lsn.0
+                );
                 let place = change.target.map(Place::name).unwrap_or_default();
-                return Err(damage(&place, Some(change.key.joined()), reason));
+                return Err(damage(&place, Some(change.row.key), reason));
             };
-            let key = body_key(change.key.joined(), lsn, part);
+            let key = body_key(change.row.key, body.lsn, body.part);
             let value = Some(encode_body(&key, bytes));
             moves.push(BodyMove {
                 from: None,
@@ -86,23 +81,6 @@ fn body_moves(changes: &[Planned], old: &OldBodies) -> Result<Vec<BodyMove>, Fau
         }
     }
     Ok(moves)
-}
-
-/// A record's large bodies, each row once.
-fn large_contents(record: &Record) -> Vec<(Part, &LargeContent)> {
-    let payload = record.payload.iter().map(|body| (Part::Payload, body));
-    let results = [&record.result, &record.earlier_result]
-        .into_iter()
-        .flatten();
-    let mut found: Vec<(Part, &LargeContent)> = Vec::new();
-    for (part, body) in payload.chain(results.map(|kept| (Part::Result, &kept.body))) {
-        if let Content::Large(large) = &body.content
-            && !found.iter().any(|(p, l)| (*p, l.lsn) == (part, large.lsn))
-        {
-            found.push((part, large));
-        }
-    }
-    found
 }
 
 /// Carries out moves that have the same tables.

@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use super::bodies::{OldBodies, write_bodies};
 use super::codec::{
-    BodyRef, StoreState, TableCounts, encode_counts, encode_policy, encode_record, encode_state,
-    view_record,
+    BodyRef, StoreState, TableCounts, encode_counts, encode_policy, encode_state, view_record,
 };
 use super::error::StoreError;
 use super::filter::Filter;
 use super::layout::{Chooser, META, Place};
+use super::memtable::{Memtable, Row};
 use super::open::{STATE_KEY, Store, counts_key, policy_key, unwritable};
 use super::shared::{Fault, Live, bytewise, damage};
-use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
-use crate::model::record::{Lsn, Record, Token};
+use crate::model::record::{Lsn, Token};
 
 const OPERATION: &str = "checkpoint";
 
@@ -31,9 +30,9 @@ pub struct Checkpoint {
     pub mark: Vec<u8>,
     /// Namespaces whose policy changed; without one, the defaults hold again.
     pub policies: Vec<(Box<str>, Option<Policy>)>,
-    /// Records as they are, or gone; each key once, in any order. Large bodies have an LSN; those that are
-    /// in the store already need no bytes.
-    pub changes: Vec<(RecordKey, Option<Arc<Record>>)>,
+    /// Records as they are, or gone. Large bodies have an LSN; those that are in the store already need no
+    /// bytes.
+    pub changes: Arc<Memtable>,
 }
 
 /// What a checkpoint did.
@@ -52,12 +51,12 @@ pub struct Committed {
 }
 
 /// A change with what was found out about it before the transaction.
-pub(super) struct Planned {
-    pub(super) key: RecordKey,
-    hash: u64,
-    pub(super) record: Option<Arc<Record>>,
+pub(super) struct Planned<'a> {
+    pub(super) row: Row<'a>,
     /// Where the record goes; `None` where it is removed.
     pub(super) target: Option<Place>,
+    /// The large bodies it refers to, each row once.
+    pub(super) refs: Vec<BodyRef>,
 }
 
 /// What happens to one table, as indices of changes in key order.
@@ -69,8 +68,8 @@ struct Ops {
     puts: Vec<usize>,
 }
 
-struct Plan {
-    changes: Vec<Planned>,
+struct Plan<'a> {
+    changes: Vec<Planned<'a>>,
     ops: BTreeMap<Place, Ops>,
 }
 
@@ -106,7 +105,7 @@ impl Store {
             next_token,
             mark,
         };
-        let plan = self.plan(changes)?;
+        let plan = self.plan(&changes)?;
         let written = self
             .write(&plan, state, &policies)
             .map_err(|fault| self.shared.failed(OPERATION, fault))?;
@@ -114,11 +113,7 @@ impl Store {
         self.settle(written);
         Ok(Committed {
             lsn,
-            written: plan
-                .changes
-                .iter()
-                .filter(|change| change.record.is_some())
-                .count() as u64,
+            written: changes.rows().filter(Row::is_record).count() as u64,
             removed,
             records: self.tables.values().map(|live| live.counts.rows).sum(),
             tables: self.tables.len(),
@@ -144,34 +139,19 @@ impl Store {
     }
 
     /// Chooses tables, and makes the filters cover what will be committed.
-    fn plan(&mut self, changes: Vec<(RecordKey, Option<Arc<Record>>)>) -> Result<Plan, StoreError> {
-        let mut changes = changes;
-        changes.sort_unstable_by(|(a, _), (b, _)| a.joined().cmp(b.joined()));
-        if let Some([(key, _), _]) = changes.array_windows().find(|[(a, _), (b, _)]| a == b) {
-            let reason = format!("{key:?} comes twice").into();
-            return Err(StoreError::Invalid {
-                operation: OPERATION,
-                reason,
-            });
-        }
-        let rows = self
+    fn plan<'a>(&mut self, changes: &'a Memtable) -> Result<Plan<'a>, StoreError> {
+        let mut rows: Vec<Row<'a>> = changes.rows().collect();
+        rows.sort_unstable_by(|a, b| a.key.cmp(b.key));
+        let counted = self
             .tables
             .iter()
             .map(|(place, live)| (*place, live.counts.rows));
-        let mut chooser = Chooser::new(self.bounds, rows);
-        let changes: Vec<Planned> = changes
+        let mut chooser = Chooser::new(self.bounds, counted);
+        let changes = rows
             .into_iter()
-            .map(|(key, record)| {
-                let hash = self.shared.hasher.hash(key.joined());
-                let target = record.as_ref().map(|record| chooser.choose(record));
-                Planned {
-                    key,
-                    hash,
-                    record,
-                    target,
-                }
-            })
-            .collect();
+            .map(|row| planned(row, &mut chooser))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|fault| self.shared.failed(OPERATION, fault))?;
         let mut ops: BTreeMap<Place, Ops> = BTreeMap::new();
         for (index, change) in changes.iter().enumerate() {
             if let Some(target) = change.target {
@@ -181,7 +161,7 @@ impl Store {
         let less = self.make_room(&ops)?;
         for (place, live) in &self.tables {
             let elsewhere = |change: &Planned| {
-                change.target != Some(*place) && live.filter.contains(change.hash)
+                change.target != Some(*place) && live.filter.contains(change.row.hash)
             };
             let found = changes
                 .iter()
@@ -194,7 +174,7 @@ impl Store {
         }
         for change in &changes {
             if let Some(live) = change.target.and_then(|place| self.tables.get_mut(&place)) {
-                live.filter.insert(change.hash);
+                live.filter.insert(change.row.hash);
             }
         }
         self.shared.publish(&self.tables, less);
@@ -242,7 +222,7 @@ impl Store {
 
     fn write(
         &self,
-        plan: &Plan,
+        plan: &Plan<'_>,
         state: StoreState,
         policies: &[(Box<str>, Option<Policy>)],
     ) -> Result<Written, Fault> {
@@ -324,9 +304,9 @@ struct TableWriter<'a, 'txn> {
 }
 
 impl TableWriter<'_, '_> {
-    fn run(&mut self, plan: &Plan, ops: &Ops) -> Result<(), Fault> {
+    fn run(&mut self, plan: &Plan<'_>, ops: &Ops) -> Result<(), Fault> {
         for (index, change) in pick(plan, &ops.removals) {
-            let key: &[u8] = change.key.joined();
+            let key = change.row.key;
             let refs = match self.table.remove(key)? {
                 None => continue,
                 Some(old) if self.had_bodies => refs(self.place, key, old.value())?,
@@ -338,19 +318,16 @@ impl TableWriter<'_, '_> {
                 .rows
                 .checked_sub(1)
                 .ok_or_else(|| damage(&self.place.name(), None, "more records than counted"))?;
-            self.counts.sum = self.counts.sum.wrapping_sub(change.hash);
-            self.count(change.key.namespace(), -1);
-            self.written.removed += u64::from(change.record.is_none());
+            self.counts.sum = self.counts.sum.wrapping_sub(change.row.hash);
+            self.count(namespace_of(key), -1);
+            self.written.removed += u64::from(!change.row.is_record());
         }
-        let mut value = Vec::new();
         for (index, change) in pick(plan, &ops.puts) {
-            let Some(record) = &change.record else {
+            let Some(value) = change.row.value else {
                 continue;
             };
-            let key: &[u8] = change.key.joined();
-            value.clear();
-            encode_record(key, record, &mut value).map_err(unwritable)?;
-            let replaced = match self.table.insert(key, value.as_slice())? {
+            let key = change.row.key;
+            let replaced = match self.table.insert(key, value)? {
                 None => None,
                 Some(old) if self.had_bodies => Some(refs(self.place, key, old.value())?),
                 Some(_) => Some(Vec::new()),
@@ -359,8 +336,8 @@ impl TableWriter<'_, '_> {
                 self.remember(index, refs);
             } else {
                 self.counts.rows += 1;
-                self.counts.sum = self.counts.sum.wrapping_add(change.hash);
-                self.count(change.key.namespace(), 1);
+                self.counts.sum = self.counts.sum.wrapping_add(change.row.hash);
+                self.count(namespace_of(key), 1);
             }
         }
         Ok(())
@@ -389,7 +366,42 @@ impl TableWriter<'_, '_> {
     }
 }
 
-fn pick<'a>(plan: &'a Plan, indices: &'a [usize]) -> impl Iterator<Item = (usize, &'a Planned)> {
+/// The namespace of a joined key.
+fn namespace_of(key: &[u8]) -> &str {
+    let namespace = key.split(|byte| *byte == 0).next().unwrap_or_default();
+    // It was checked to be ASCII when the name was made.
+    std::str::from_utf8(namespace).unwrap_or_default()
+}
+
+/// Looks at a row of memory as at one of the disk: what it was damaged to is not written.
+fn planned<'a>(row: Row<'a>, chooser: &mut Chooser) -> Result<Planned<'a>, Fault> {
+    let Some(view) = row.view().map_err(unwritable)? else {
+        return Ok(Planned {
+            row,
+            target: None,
+            refs: Vec::new(),
+        });
+    };
+    let mut refs: Vec<BodyRef> = Vec::new();
+    if row.has_large_bodies() {
+        for body in view.refs() {
+            let is_it = |known: &BodyRef| (known.part, known.lsn) == (body.part, body.lsn);
+            if !refs.iter().any(is_it) {
+                refs.push(body);
+            }
+        }
+    }
+    Ok(Planned {
+        row,
+        target: Some(chooser.choose(&view)),
+        refs,
+    })
+}
+
+fn pick<'a>(
+    plan: &'a Plan<'a>,
+    indices: &'a [usize],
+) -> impl Iterator<Item = (usize, &'a Planned<'a>)> {
     indices
         .iter()
         .filter_map(|index| Some((*index, plan.changes.get(*index)?)))

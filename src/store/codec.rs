@@ -14,11 +14,11 @@ use bincode::error::{DecodeError, EncodeError};
 use bincode::{BorrowDecode, Encode, config};
 use std::fmt;
 
-use super::entry::Entry;
+use super::entry::{Decision, Entry};
 use crate::model::body::{Digest, sha256};
 use crate::model::policy::Policy;
 use crate::model::record::{HISTORY, Lsn, Record, Token};
-use crate::model::time::Timestamp;
+use crate::model::time::{Span, Timestamp};
 
 /// The version of every row this file writes, and the highest it reads.
 const VERSION: u8 = 1;
@@ -79,7 +79,10 @@ pub(super) struct BodyRef {
 }
 
 /// The value of a record under that table key. Bytes of large bodies are not in it.
-pub(super) fn encode_record(key: &[u8], record: &Record, into: &mut Vec<u8>) -> Decoded<()> {
+///
+/// # Errors
+/// What no store may hold: a record that breaks a rule.
+pub fn encode_record(key: &[u8], record: &Record, into: &mut Vec<u8>) -> Result<(), CodecError> {
     let row = RecordRow::of(record, None)?;
     row.check()?;
     seal(key, &row, into)
@@ -115,6 +118,15 @@ impl RecordView<'_> {
             (2, Some(at)) => Lies::Until(Timestamp::from_millis(at)),
             (2, None) => Lies::Forever,
             _ => Lies::Open,
+        }
+    }
+
+    /// How long a record that expires is kept from its last step on. A claim's is its own: with a sliding window
+    /// the time since completion grows and says nothing. A string's runs from its change.
+    pub(super) fn kept(&self, expires_at: Timestamp) -> Span {
+        match (self.0.kind, self.0.retention) {
+            (0, Some(span)) => Span::from_millis(span),
+            _ => expires_at.since(Timestamp::from_millis(self.0.changed_at())),
         }
     }
 
@@ -340,6 +352,9 @@ pub(super) struct EntryRow<'a> {
     pub(super) decision: DecisionRow<'a>,
 }
 
+/// The number of [`ChangeRow::Put`].
+const PUT: u32 = 2;
+
 #[derive(Encode, BorrowDecode)]
 #[allow(clippy::large_enum_variant)] // lives on the stack for a moment; boxing it would allocate
 pub(super) enum ChangeRow<'a> {
@@ -362,6 +377,41 @@ pub(super) struct DecisionRow<'a> {
     pub(super) generation: u32,
     pub(super) by: Option<&'a str>,
     pub(super) count: u32,
+}
+
+/// Appends the entry of a record that was written to what a journal frame will carry, and to `row` the value that
+/// the store will keep of it: the same fields, encoded once, but for bytes of large bodies.
+///
+/// # Errors
+/// As [`encode_entry`].
+pub fn encode_put(
+    lsn: Lsn,
+    key: &[u8],
+    record: &Record,
+    decision: &Decision,
+    into: &mut Vec<u8>,
+    row: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    let fields = RecordRow::of(record, Some(lsn))?;
+    fields.check()?;
+    let decision = DecisionRow::of(decision)?;
+    decision.check()?;
+    into.push(VERSION);
+    append(&lsn.0, into)?;
+    append(&PUT, into)?;
+    append(&key, into)?;
+    let start = into.len();
+    append(&fields, into)?;
+    let brings = |(_, body): (Part, &BodyRow<'_>)| matches!(body.content, ContentRow::New { .. });
+    if fields.bodies().any(brings) {
+        encode_record(key, record, row)?;
+    } else {
+        let begin = row.len();
+        row.push(VERSION);
+        row.extend_from_slice(into.get(start..).unwrap_or_default());
+        append_crc(key, begin, row);
+    }
+    append(&decision, into)
 }
 
 /// Appends an entry to what a journal frame will carry. A large body's bytes go with the entry that is

@@ -19,13 +19,6 @@ type Decoded<T> = Result<T, CodecError>;
 
 impl<'a> EntryRow<'a> {
     pub(super) fn of(entry: &'a Entry) -> Decoded<EntryRow<'a>> {
-        let decision = &entry.decision;
-        let code = |names: &[&str], name: &str| {
-            names
-                .iter()
-                .position(|known| *known == name)
-                .and_then(|code| u8::try_from(code).ok())
-        };
         Ok(EntryRow {
             lsn: entry.lsn.0,
             change: match &entry.change {
@@ -39,19 +32,7 @@ impl<'a> EntryRow<'a> {
                     ChangeRow::Policy(namespace, policy.as_ref().map(PolicyRow::of))
                 }
             },
-            decision: DecisionRow {
-                at: decision.at.as_millis(),
-                verb: code(&VERBS, decision.verb).ok_or(CodecError::Rule("an unknown verb"))?,
-                outcome: code(&OUTCOMES, decision.outcome)
-                    .ok_or(CodecError::Rule("an unknown outcome"))?,
-                reason: decision.reason.map(reason_code),
-                event: decision.event.map(event_code),
-                token: decision.token.map(Token::get),
-                attempt: decision.attempt,
-                generation: decision.generation,
-                by: decision.by.as_deref(),
-                count: decision.count,
-            },
+            decision: DecisionRow::of(&entry.decision)?,
         })
     }
 
@@ -65,10 +46,7 @@ impl<'a> EntryRow<'a> {
             }
             ChangeRow::None(_) | ChangeRow::Remove(_) => {}
         }
-        match self.decision.by {
-            Some(by) if by.len() > MAX_BY => Err(CodecError::Rule("too long a name")),
-            _ => Ok(()),
-        }
+        self.decision.check()
     }
 
     pub(super) fn build(&self) -> Decoded<Entry> {
@@ -95,6 +73,38 @@ impl<'a> EntryRow<'a> {
             change,
             decision: self.decision.build()?,
         })
+    }
+}
+
+impl<'a> DecisionRow<'a> {
+    pub(super) fn of(decision: &'a Decision) -> Decoded<DecisionRow<'a>> {
+        let code = |names: &[&str], name: &str| {
+            names
+                .iter()
+                .position(|known| *known == name)
+                .and_then(|code| u8::try_from(code).ok())
+        };
+        Ok(DecisionRow {
+            at: decision.at.as_millis(),
+            verb: code(&VERBS, decision.verb).ok_or(CodecError::Rule("an unknown verb"))?,
+            outcome: code(&OUTCOMES, decision.outcome)
+                .ok_or(CodecError::Rule("an unknown outcome"))?,
+            reason: decision.reason.map(reason_code),
+            event: decision.event.map(event_code),
+            token: decision.token.map(Token::get),
+            attempt: decision.attempt,
+            generation: decision.generation,
+            by: decision.by.as_deref(),
+            count: decision.count,
+        })
+    }
+
+    /// What holds of every decision.
+    pub(super) fn check(&self) -> Decoded<()> {
+        match self.by {
+            Some(by) if by.len() > MAX_BY => Err(CodecError::Rule("too long a name")),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -18,15 +18,18 @@ const MOST_LINKS: usize = 2;
 /// Hashes keys once for all filters and for the sums in `meta`: SipHash-1-3 keyed by the store's id, so
 /// that nobody who does not know the id can choose keys that collide.
 #[derive(Clone)]
-pub(super) struct KeyHasher(DefaultHasher);
+pub struct KeyHasher(DefaultHasher);
 
 impl KeyHasher {
-    pub(super) fn new(store_id: &[u8; 16]) -> KeyHasher {
+    /// The hasher of the store of that id.
+    #[must_use]
+    pub fn new(store_id: &[u8; 16]) -> KeyHasher {
         KeyHasher(DefaultHasher::seeded(store_id))
     }
 
     /// The hash of a joined key. It is on disk, in sums: it must never change.
-    pub(super) fn hash(&self, joined: &[u8]) -> u64 {
+    #[must_use]
+    pub fn hash(&self, joined: &[u8]) -> u64 {
         let mut hasher = self.0.build_hasher();
         hasher.write(joined);
         hasher.finish()

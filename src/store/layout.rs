@@ -9,10 +9,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::model::record::{Kind, Record, Retention, State};
 use crate::model::time::{Span, Timestamp};
 
-use super::codec::Lies;
+use super::codec::{Lies, RecordView};
 use super::open::Options;
 
 /// The name of the table of format, state, counts and policies.
@@ -173,8 +172,19 @@ impl Bounds {
 /// Chooses tables for the records of one checkpoint.
 pub(super) struct Chooser {
     bounds: Bounds,
-    /// Rows of every table, with what was chosen so far.
+    /// Rows of every table, with what was chosen so far but for the run.
     rows: BTreeMap<Place, u64>,
+    /// Most records of a checkpoint go where the one before them went.
+    run: Option<Run>,
+}
+
+/// Records of one bucket that go to one table.
+struct Run {
+    bucket: Bucket,
+    place: Place,
+    taken: u64,
+    /// How many more the table takes.
+    left: u64,
 }
 
 impl Chooser {
@@ -183,19 +193,50 @@ impl Chooser {
         Chooser {
             bounds,
             rows: tables.into_iter().collect(),
+            run: None,
         }
     }
 
     /// The table for a record, which counts as one more row of it.
-    pub(super) fn choose(&mut self, record: &Record) -> Place {
-        let place = match (record.state, record.expires_at) {
-            (State::Done, Some(at)) => self.bucket(at, retention(record, at)),
-            (State::Done, None) => self.part(Place::Forever, 0, true),
-            _ => Some(Place::Open),
+    pub(super) fn choose(&mut self, record: &RecordView<'_>) -> Place {
+        let lies = record.lies();
+        let kept = match lies {
+            Lies::Until(at) => record.kept(at),
+            Lies::Open | Lies::Forever => Span::ZERO,
+        };
+        let bucket = match lies {
+            Lies::Until(at) => Some(Bucket::of(least_exponent(kept), at)),
+            Lies::Forever | Lies::Open => None,
+        };
+        if let Some(run) = &mut self.run {
+            if bucket == Some(run.bucket) && run.left > 0 {
+                run.taken += 1;
+                run.left -= 1;
+                return run.place;
+            }
+            *self.rows.entry(run.place).or_insert(0) += run.taken;
+            self.run = None;
+        }
+        let place = match lies {
+            Lies::Until(at) => self.bucket(at, kept),
+            Lies::Forever => self.part(Place::Forever, 0, true),
+            Lies::Open => Some(Place::Open),
         };
         // `bucket` finds a place for every record, and so does `part` when parts may grow.
         let place = place.unwrap_or(Place::Forever(0));
-        *self.rows.entry(place).or_insert(0) += 1;
+        let rows = self.rows.entry(place).or_insert(0);
+        *rows += 1;
+        match (bucket, place) {
+            (Some(wanted), Place::Done(bucket, _)) if bucket == wanted => {
+                self.run = Some(Run {
+                    bucket,
+                    place,
+                    taken: 0,
+                    left: self.bounds.part_rows.saturating_sub(*rows),
+                });
+            }
+            _ => {}
+        }
         place
     }
 
@@ -249,15 +290,6 @@ impl Chooser {
     }
 }
 
-/// How long a record that expires is kept from its last step on. A claim's is its own: with a sliding
-/// window the time since completion grows and says nothing. A string's runs from its change.
-fn retention(record: &Record, expires_at: Timestamp) -> Span {
-    match (record.kind, record.retention) {
-        (Kind::Claim, Retention::For(span)) => span,
-        _ => expires_at.since(record.changed_at),
-    }
-}
-
 /// The smallest width that is at least an eighth of the retention.
 fn least_exponent(retention: Span) -> u8 {
     let fits = |e: &u8| Bucket::width_millis(*e).saturating_mul(8) >= retention.as_millis();
@@ -267,7 +299,15 @@ fn least_exponent(retention: Span) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::{Record, Retention, State};
+    use crate::store::codec::{encode_record, view_record};
     use crate::store::samples;
+
+    fn choose(chooser: &mut Chooser, record: &Record) -> Place {
+        let mut value = Vec::new();
+        encode_record(b"ns\0k", record, &mut value).unwrap();
+        chooser.choose(&view_record(b"ns\0k", &value).unwrap())
+    }
 
     const BOUNDS: Bounds = Bounds {
         part_rows: 3,
@@ -339,7 +379,7 @@ mod tests {
     #[test]
     fn a_bucket_is_over_a_minute_after_its_last_record_expired() {
         let mut chooser = Chooser::new(BOUNDS, []);
-        let place = chooser.choose(&done(1_000_000, 60_000));
+        let place = choose(&mut chooser, &done(1_000_000, 60_000));
         assert_eq!(place.name(), "done/8/125/0");
         for (now, over) in [(1_000_000, false), (1_068_000, false), (1_068_001, true)] {
             assert_eq!(place.is_over(Timestamp::from_millis(now)), over, "{now}");
@@ -352,7 +392,7 @@ mod tests {
     fn a_part_is_closed_when_it_is_full() {
         let mut chooser = Chooser::new(BOUNDS, []);
         let names: Vec<_> = (0..7)
-            .map(|_| chooser.choose(&done(1_000_000, 60_000)).name())
+            .map(|_| choose(&mut chooser, &done(1_000_000, 60_000)).name())
             .collect();
         let expected = ["done/8/125/0"; 3]
             .iter()
@@ -370,7 +410,7 @@ mod tests {
         let mut chooser = Chooser::new(bounds, []);
         for second in 0..1000 {
             let record = done(1_000_000_000 + second * 1000, 4000);
-            let place = chooser.choose(&record);
+            let place = choose(&mut chooser, &record);
             assert!(
                 place.fits(Lies::Until(record.expires_at.unwrap())),
                 "{place} at {second}"
@@ -389,7 +429,7 @@ mod tests {
         let mut forever = done(1_000_000, 60_000);
         forever.expires_at = None;
         assert_eq!(
-            chooser.choose(&forever),
+            choose(&mut chooser, &forever),
             Place::Forever(0),
             "found also at the bound"
         );
@@ -400,10 +440,11 @@ mod tests {
         let mut chooser = Chooser::new(BOUNDS, []);
         let mut record = done(1_000_000, 60_000);
         record.expires_at = None;
-        assert_eq!(chooser.choose(&record), Place::Forever(0));
+        assert_eq!(choose(&mut chooser, &record), Place::Forever(0));
         for state in [State::Pending, State::Retry, State::InDoubt, State::Dead] {
             record.state = state;
-            assert_eq!(chooser.choose(&record), Place::Open);
+            (record.result, record.completed_at) = (None, None);
+            assert_eq!(choose(&mut chooser, &record), Place::Open);
         }
     }
 }

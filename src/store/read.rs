@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::codec::{BodyRef, Part, body_key, decode_body, view_record};
 use super::error::StoreError;
-use super::filter::FilterStats;
+use super::filter::{FilterStats, KeyHasher};
 use super::layout::Place;
 use super::shared::{Catalog, Fault, Shared, bytewise, damage};
 use crate::model::body::{Body, Content, LargeContent};
@@ -95,6 +95,17 @@ impl Reader {
     pub fn may_contain(&self, key: &RecordKey) -> bool {
         self.shared
             .may_contain(self.shared.hasher.hash(key.joined()))
+    }
+
+    /// As [`Reader::may_contain`] for several keys at once, by their hashes: sets those that are possible.
+    pub fn mark_possible(&self, hashes: &[u64], possible: &mut [bool]) {
+        self.shared.mark_possible(hashes, possible);
+    }
+
+    /// How the store hashes keys.
+    #[must_use]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.shared.hasher
     }
 
     /// The record of a key.

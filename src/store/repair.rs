@@ -284,10 +284,7 @@ impl<'a> Mender<'a> {
         let Some(value) = value else {
             return Ok(from);
         };
-        let Some(record) = view_record(key, &value)
-            .ok()
-            .and_then(|view| view.to_record().ok())
-        else {
+        let Ok(record) = view_record(key, &value) else {
             return Ok(from);
         };
         let to = chooser.choose(&record);

@@ -171,6 +171,17 @@ impl Shared {
             .any(|(_, filter)| filter.contains(hash))
     }
 
+    /// Marks which of some keys any table may hold, by their hashes: on the path of every command. Table by
+    /// table, so that the look-ups of a batch wait for memory together.
+    pub(super) fn mark_possible(&self, hashes: &[u64], possible: &mut [bool]) {
+        let catalog = self.catalog.read();
+        for (_, filter) in &catalog.filters {
+            for (hash, possible) in hashes.iter().zip(&mut *possible) {
+                *possible = *possible || filter.contains(*hash);
+            }
+        }
+    }
+
     /// Shows readers the writer's filters. `less` says that something was taken away.
     pub(super) fn publish(&self, tables: &Tables, less: bool) {
         let filters = tables

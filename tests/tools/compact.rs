@@ -31,10 +31,10 @@ fn filled(folder: &tempfile::TempDir, count: usize, emptied: bool) -> PathBuf {
                 next_token: opened.next_token,
                 mark: opened.mark.clone(),
                 policies: Vec::new(),
-                changes: (0..count)
-                    .filter(|n| !gone || n % 10 != 0)
-                    .map(change)
-                    .collect(),
+                changes: changes(
+                    &opened,
+                    (0..count).filter(|n| !gone || n % 10 != 0).map(change),
+                ),
             })
             .unwrap();
     };

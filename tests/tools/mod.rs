@@ -21,7 +21,8 @@ use onced::model::key::RecordKey;
 use onced::model::record::{Lsn, Record, Token};
 use onced::model::time::Span;
 use onced::store::{
-    self, Bodies, Change, Checkpoint, Decision, Entry, Options, Store, encode_entry,
+    self, Bodies, Change, Checkpoint, Decision, Entry, Memtable, Opened, Options, Store,
+    encode_entry,
 };
 
 use crate::support::redis::Reply;
@@ -230,13 +231,21 @@ impl Journal {
             .checkpoint(Checkpoint {
                 lsn: Lsn(self.first + count as u64 - 1),
                 next_token: Token::new(next_token).unwrap(),
-                mark: opened.mark,
+                mark: opened.mark.clone(),
                 policies: Vec::new(),
-                changes: (0..count).map(change).collect(),
+                changes: changes(&opened, (0..count).map(change)),
             })
             .unwrap();
         store.close().unwrap();
     }
+}
+
+/// Changes for a checkpoint of that store.
+fn changes(
+    opened: &Opened,
+    changes: impl Iterator<Item = (RecordKey, Option<Arc<Record>>)>,
+) -> Arc<Memtable> {
+    Arc::new(Memtable::of(&opened.store_id, opened.checkpoint, changes).unwrap())
 }
 
 /// The length of the frame that begins there.

@@ -44,7 +44,7 @@ fn allocated_blocks_level_off_over_thirty_fill_and_expire_cycles() {
                     next_token: opened.next_token,
                     mark: opened.mark.clone(),
                     policies: Vec::new(),
-                    changes: (0..KEYS / 8).map(change).collect(),
+                    changes: changes(&opened, (0..KEYS / 8).map(change)),
                 })
                 .unwrap();
         }

@@ -5,7 +5,7 @@ mod faults;
 mod moves;
 
 use super::samples::{arc, key, without_bytes};
-use super::{Bodies, Checkpoint, Options, Reader, Scan, Store, Which};
+use super::{Bodies, Checkpoint, Memtable, Options, Reader, Scan, Store, Which};
 use crate::model::body::Content;
 use crate::model::key::RecordKey;
 use crate::model::record::{Lsn, Record, Token};
@@ -30,7 +30,7 @@ fn checkpoint(lsn: u64, changes: Changes) -> Checkpoint {
         next_token: Token::new(lsn + 1).unwrap(),
         mark: vec![lsn as u8],
         policies: Vec::new(),
-        changes,
+        changes: Arc::new(Memtable::of(&ID, Lsn(lsn), changes).unwrap()),
     }
 }
 

@@ -1,0 +1,75 @@
+//! What a batch can take of memory and journal at most, known before it is decided.
+
+use super::Unit;
+use crate::model::command::{Command, Mode, StringVerb, Verb};
+
+/// What a new record costs in memory or in the journal beside its key, names and bodies, generously.
+const OVERHEAD: usize = 1024;
+
+/// Bytes that decisions can take at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// In memory.
+    pub(super) memory: usize,
+    /// In the journal.
+    pub(super) journal: usize,
+}
+
+impl Unit {
+    pub(super) fn commands(&self) -> &[Command] {
+        match self {
+            Unit::One(command) => std::slice::from_ref(command),
+            Unit::All(commands) => commands,
+        }
+    }
+
+    /// Bytes its entries and records can take at most, beside what the records have already.
+    pub(super) fn cost(&self) -> usize {
+        self.commands().iter().map(cost).sum()
+    }
+}
+
+/// Whether a command can change anything.
+pub(super) fn writes(verb: &Verb) -> bool {
+    !matches!(verb, Verb::Get | Verb::String(StringVerb::Read))
+}
+
+/// Bytes a command can take at most, beside what its record has already.
+pub(super) fn cost(command: &Command) -> usize {
+    if !writes(&command.verb) {
+        return 0;
+    }
+    let bodies = match &command.verb {
+        Verb::Claim(claim) => {
+            let result = match &claim.mode {
+                Mode::Once { result: Some(kept) } => kept.body.content.len(),
+                _ => 0,
+            };
+            result
+                + claim
+                    .payload
+                    .as_ref()
+                    .map_or(0, |payload| payload.body.content.len())
+        }
+        Verb::Complete { result, .. } => result.body.content.len(),
+        Verb::Fail { error, .. } => error.as_ref().map_or(0, |error| error.len()),
+        Verb::String(StringVerb::Set(set)) => set.value.len(),
+        _ => 0,
+    };
+    OVERHEAD + command.key.joined().len() * 2 + bodies
+}
+
+/// Whether the bodies' bytes belong into the answer.
+pub(super) fn shows_bodies(verb: &Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Claim(_)
+            | Verb::Get
+            | Verb::String(
+                StringVerb::Read
+                    | StringVerb::Set(_)
+                    | StringVerb::Delete { .. }
+                    | StringVerb::Expire { .. }
+            )
+    )
+}
