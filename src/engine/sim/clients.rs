@@ -18,7 +18,7 @@ use crate::model::time::Span;
 
 /// The namespaces, each with a rule of its own.
 pub(super) const NAMESPACES: [&str; 4] = ["default", "hold", "slide", "db1"];
-const KEYS: u64 = 4;
+pub(super) const KEYS: u64 = 4;
 
 pub(super) fn policies() -> BTreeMap<String, Policy> {
     let short = Policy {
