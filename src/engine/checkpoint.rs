@@ -1,6 +1,8 @@
 //! The store thread: copies recent records to the store, sweeps what is past its retention, and keeps
 //! segments ready for the journal. It is the only writer of the store.
 
+use std::sync::Arc;
+
 use super::clock::{Jump, Pace, Stopwatch};
 use super::core::{Core, Phase};
 use super::recent::Frozen;
@@ -17,6 +19,9 @@ const CHECKPOINT_TICKS: u32 = 5;
 const MARK_TICKS: u32 = 60;
 /// Ticks between two sweeps.
 const SWEEP_TICKS: u32 = 10;
+
+/// By how much the store thread gives way to those that answer: a third of their share.
+const NICENESS: i32 = 5;
 
 /// Room for a frame without entries, and to spare.
 const MARK_ROOM: u64 = 4096;
@@ -96,6 +101,9 @@ impl Keeper {
 
     /// Runs until the engine stops and everything is in the store, or storage fails.
     pub(super) fn run(mut self, inner: &Inner) {
+        // Answers come first where processors are short; while commands wait for room there is nobody to give way
+        // to. A refusal changes nothing but that.
+        let _ = rustix::process::nice(NICENESS);
         loop {
             match self.step(inner) {
                 Next::Step => {}
@@ -294,8 +302,8 @@ impl Keeper {
         drop(core);
         inner.room_made.notify_waiters();
         let lsn = frozen.lsn;
-        // Two maps of tens of megabytes take a while to free: outside the lock.
-        drop((dropped, frozen));
+        drop(dropped);
+        reuse(inner, frozen);
         self.preparer.release(lsn);
         self.refill(inner)?;
         self.prepare(inner)?;
@@ -362,6 +370,18 @@ impl Keeper {
         self.preparer.prune(now)?;
         Ok(())
     }
+}
+
+/// Keeps the memory of a map for the next one, if that is half full by now. Clearing and freeing megabytes takes
+/// a while: both outside the lock.
+fn reuse(inner: &Inner, frozen: Frozen) {
+    let busy = inner.core.lock().recent.active_bytes() >= inner.limits.freeze_at / 4;
+    let mut spare = Arc::into_inner(frozen.rows).filter(|_| busy);
+    if let Some(spare) = &mut spare {
+        spare.clear();
+    }
+    let not_needed = inner.core.lock().recent.reuse(spare);
+    drop(not_needed);
 }
 
 /// The state begins; its end is told as well.

@@ -57,6 +57,8 @@ pub(super) struct Recent {
     active: Memtable,
     balance: Balance,
     frozen: Option<Frozen>,
+    /// Memory for the next map, while there is much to do.
+    spare: Option<Memtable>,
 }
 
 /// A map on its way to the store.
@@ -92,6 +94,7 @@ impl Recent {
             active: Memtable::new(hasher),
             balance: Balance::new(),
             frozen: None,
+            spare: None,
         }
     }
 
@@ -159,7 +162,8 @@ impl Recent {
     /// space: then that one is taken up again first.
     pub(super) fn freeze(&mut self, lsn: Lsn, next_token: Token, at: Timestamp) -> Frozen {
         let frozen = self.frozen.take().unwrap_or_else(|| {
-            let next = Memtable::new(self.active.hasher().clone());
+            let next = self.spare.take();
+            let next = next.unwrap_or_else(|| Memtable::new(self.active.hasher().clone()));
             Frozen {
                 rows: Arc::new(mem::replace(&mut self.active, next)),
                 lsn,
@@ -175,6 +179,11 @@ impl Recent {
     /// The store has the frozen map; it is handed out so that it can be dropped outside the lock.
     pub(super) fn thaw(&mut self) -> Option<Frozen> {
         self.frozen.take()
+    }
+
+    /// Takes the memory of a map that was dropped for the next one; what is not taken comes back.
+    pub(super) fn reuse(&mut self, spare: Option<Memtable>) -> Option<Memtable> {
+        mem::replace(&mut self.spare, spare)
     }
 
     /// How many records more a namespace has than the store counts at that instant.

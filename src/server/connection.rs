@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
@@ -159,8 +159,15 @@ impl Connection {
     /// Reads what is there; `None` where nothing is.
     fn try_read(&mut self) -> io::Result<Option<usize>> {
         self.input.reserve(self.read);
+        let space = self.input.capacity().saturating_sub(self.input.len());
         match self.stream.try_read_buf(&mut self.input) {
             Ok(bytes) => {
+                if (1..space).contains(&bytes) {
+                    // That was all: the next read waits for an event, without asking the system first. What comes
+                    // in between is an event of its own.
+                    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                    let _ = self.stream.try_io(Interest::READABLE, nothing);
+                }
                 self.share.add(bytes);
                 self.read = if bytes >= self.read {
                     self.read.saturating_mul(4).min(READ.1)

@@ -2,9 +2,9 @@
 //! and only new ones are written.
 
 use redb::WriteTransaction;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::checkpoint::Planned;
+use super::checkpoint::Plan;
 use super::codec::{BodyRef, TableCounts, body_key, encode_body};
 use super::layout::Place;
 use super::shared::{Fault, bytewise, damage};
@@ -15,11 +15,11 @@ pub(super) type OldBodies = HashMap<usize, Vec<(Place, BodyRef)>>;
 /// Brings the bodies of all changes to where they belong.
 pub(super) fn write_bodies(
     transaction: &WriteTransaction,
-    changes: &[Planned<'_>],
+    plan: &Plan<'_>,
     old: &OldBodies,
     counts: &mut BTreeMap<Place, TableCounts>,
 ) -> Result<(), Fault> {
-    let mut moves = body_moves(changes, old)?;
+    let mut moves = body_moves(plan, old)?;
     // Sorted, so that each pair of tables is opened once and written in order.
     moves.sort_unstable_by(|a, b| (a.from, a.to, &a.key).cmp(&(b.from, b.to, &b.key)));
     for group in moves.chunk_by(|a, b| (a.from, a.to) == (b.from, b.to)) {
@@ -39,20 +39,21 @@ struct BodyMove {
 
 /// What happens to bodies: those still referred to go where their record goes, the others go, and only
 /// new ones are written.
-fn body_moves(changes: &[Planned<'_>], old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
+fn body_moves(plan: &Plan<'_>, old: &OldBodies) -> Result<Vec<BodyMove>, Fault> {
     let mut moves = Vec::new();
-    for (index, change) in changes.iter().enumerate() {
-        let mut wanted = change.refs.clone();
+    let concerned: BTreeSet<usize> = plan.refs.keys().chain(old.keys()).copied().collect();
+    for index in concerned {
+        let Some(row) = plan.changes.get(index) else {
+            continue;
+        };
+        let target = plan.targets.get(index).copied().flatten();
+        let mut wanted = plan.refs.get(&index).cloned().unwrap_or_default();
         for (place, body) in old.get(&index).into_iter().flatten() {
             let before = wanted.len();
             wanted.retain(|large| (large.part, large.lsn) != (body.part, body.lsn));
-            let to = if wanted.len() < before {
-                change.target
-            } else {
-                None
-            };
+            let to = if wanted.len() < before { target } else { None };
             if to != Some(*place) {
-                let key = body_key(change.row.key, body.lsn, body.part);
+                let key = body_key(row.key, body.lsn, body.part);
                 moves.push(BodyMove {
                     from: Some(*place),
                     to,
@@ -62,19 +63,19 @@ fn body_moves(changes: &[Planned<'_>], old: &OldBodies) -> Result<Vec<BodyMove>,
             }
         }
         for body in wanted {
-            let Some(bytes) = change.row.body(&body) else {
+            let Some(bytes) = row.body(&body) else {
                 let reason = format!(
                     "it refers to a body of LSN {} that is not there",
                     body.lsn.0
                 );
-                let place = change.target.map(Place::name).unwrap_or_default();
-                return Err(damage(&place, Some(change.row.key), reason));
+                let place = target.map(Place::name).unwrap_or_default();
+                return Err(damage(&place, Some(row.key), reason));
             };
-            let key = body_key(change.row.key, body.lsn, body.part);
+            let key = body_key(row.key, body.lsn, body.part);
             let value = Some(encode_body(&key, bytes));
             moves.push(BodyMove {
                 from: None,
-                to: change.target,
+                to: target,
                 key,
                 value,
             });

@@ -11,7 +11,7 @@ use super::codec::{
 use super::error::StoreError;
 use super::filter::Filter;
 use super::layout::{Chooser, META, Place};
-use super::memtable::{Memtable, Row};
+use super::memtable::{Memtable, Row, Sorted};
 use super::open::{STATE_KEY, Store, counts_key, policy_key, unwritable};
 use super::shared::{Fault, Live, bytewise, damage};
 use crate::model::policy::Policy;
@@ -50,13 +50,15 @@ pub struct Committed {
     pub tables: usize,
 }
 
-/// A change with what was found out about it before the transaction.
-pub(super) struct Planned<'a> {
-    pub(super) row: Row<'a>,
-    /// Where the record goes; `None` where it is removed.
-    pub(super) target: Option<Place>,
-    /// The large bodies it refers to, each row once.
-    pub(super) refs: Vec<BodyRef>,
+/// Changes with what was found out about them before the transaction.
+pub(super) struct Plan<'a> {
+    /// In key order.
+    pub(super) changes: Sorted<'a>,
+    /// Where the record of each goes; `None` where it is removed.
+    pub(super) targets: Vec<Option<Place>>,
+    /// The large bodies that it refers to, each row once, by number of the change.
+    pub(super) refs: BTreeMap<usize, Vec<BodyRef>>,
+    ops: BTreeMap<Place, Ops>,
 }
 
 /// What happens to one table, as indices of changes in key order.
@@ -66,11 +68,6 @@ struct Ops {
     removals: Vec<usize>,
     /// Records to write.
     puts: Vec<usize>,
-}
-
-struct Plan<'a> {
-    changes: Vec<Planned<'a>>,
-    ops: BTreeMap<Place, Ops>,
 }
 
 /// What becomes true with the commit.
@@ -140,45 +137,54 @@ impl Store {
 
     /// Chooses tables, and makes the filters cover what will be committed.
     fn plan<'a>(&mut self, changes: &'a Memtable) -> Result<Plan<'a>, StoreError> {
-        let mut rows: Vec<Row<'a>> = changes.rows().collect();
-        rows.sort_unstable_by(|a, b| a.key.cmp(b.key));
+        let changes = changes.sorted();
         let counted = self
             .tables
             .iter()
             .map(|(place, live)| (*place, live.counts.rows));
         let mut chooser = Chooser::new(self.bounds, counted);
-        let changes = rows
-            .into_iter()
-            .map(|row| planned(row, &mut chooser))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|fault| self.shared.failed(OPERATION, fault))?;
+        let mut targets = Vec::with_capacity(changes.hashes().len());
+        let mut refs = BTreeMap::new();
+        for (index, row) in changes.rows().enumerate() {
+            let found = planned(&row, &mut chooser);
+            let (target, bodies) = found.map_err(|fault| self.shared.failed(OPERATION, fault))?;
+            targets.push(target);
+            if !bodies.is_empty() {
+                refs.insert(index, bodies);
+            }
+        }
         let mut ops: BTreeMap<Place, Ops> = BTreeMap::new();
-        for (index, change) in changes.iter().enumerate() {
-            if let Some(target) = change.target {
-                ops.entry(target).or_default().puts.push(index);
+        for (index, target) in targets.iter().enumerate() {
+            if let Some(target) = target {
+                ops.entry(*target).or_default().puts.push(index);
             }
         }
         let less = self.make_room(&ops)?;
         for (place, live) in &self.tables {
-            let elsewhere = |change: &Planned| {
-                change.target != Some(*place) && live.filter.contains(change.row.hash)
+            let elsewhere = |(target, hash): (&Option<Place>, u64)| {
+                *target != Some(*place) && live.filter.contains(hash)
             };
-            let found = changes
-                .iter()
-                .enumerate()
-                .filter(|(_, change)| elsewhere(change));
-            let removals: Vec<usize> = found.map(|(index, _)| index).collect();
+            let changes = targets.iter().zip(changes.hashes()).enumerate();
+            let removals: Vec<usize> = changes
+                .filter(|(_, change)| elsewhere(*change))
+                .map(|(index, _)| index)
+                .collect();
             if !removals.is_empty() {
                 ops.entry(*place).or_default().removals = removals;
             }
         }
-        for change in &changes {
-            if let Some(live) = change.target.and_then(|place| self.tables.get_mut(&place)) {
-                live.filter.insert(change.row.hash);
+        for (target, hash) in targets.iter().zip(changes.hashes()) {
+            if let Some(live) = target.and_then(|place| self.tables.get_mut(&place)) {
+                live.filter.insert(hash);
             }
         }
         self.shared.publish(&self.tables, less);
-        Ok(Plan { changes, ops })
+        Ok(Plan {
+            changes,
+            targets,
+            refs,
+            ops,
+        })
     }
 
     /// Adds the tables that are new, and makes worn filters anew from what is committed. Tells whether
@@ -252,12 +258,7 @@ impl Store {
             let counts = writer.counts;
             written.counts.insert(*place, counts);
         }
-        write_bodies(
-            &transaction,
-            &plan.changes,
-            &old_bodies,
-            &mut written.counts,
-        )?;
+        write_bodies(&transaction, plan, &old_bodies, &mut written.counts)?;
         write_meta(&transaction, &mut written, policies)?;
         transaction.commit()?;
         Ok(written)
@@ -306,8 +307,8 @@ struct TableWriter<'a, 'txn> {
 
 impl TableWriter<'_, '_> {
     fn run(&mut self, plan: &Plan<'_>, ops: &Ops) -> Result<(), Fault> {
-        for (index, change) in pick(plan, &ops.removals) {
-            let key = change.row.key;
+        for (index, row) in pick(plan, &ops.removals) {
+            let key = row.key;
             let refs = match self.table.remove(key)? {
                 None => continue,
                 Some(old) if self.had_bodies => refs(self.place, key, old.value())?,
@@ -319,15 +320,15 @@ impl TableWriter<'_, '_> {
                 .rows
                 .checked_sub(1)
                 .ok_or_else(|| damage(&self.place.name(), None, "more records than counted"))?;
-            self.counts.sum = self.counts.sum.wrapping_sub(change.row.hash);
+            self.counts.sum = self.counts.sum.wrapping_sub(row.hash);
             self.count(namespace_of(key), -1);
-            self.written.removed += u64::from(!change.row.is_record());
+            self.written.removed += u64::from(!row.is_record());
         }
-        for (index, change) in pick(plan, &ops.puts) {
-            let Some(value) = change.row.value else {
+        for (index, row) in pick(plan, &ops.puts) {
+            let Some(value) = row.value else {
                 continue;
             };
-            let key = change.row.key;
+            let key = row.key;
             let replaced = match self.table.insert(key, value)? {
                 None => None,
                 Some(old) if self.had_bodies => Some(refs(self.place, key, old.value())?),
@@ -337,7 +338,7 @@ impl TableWriter<'_, '_> {
                 self.remember(index, refs);
             } else {
                 self.counts.rows += 1;
-                self.counts.sum = self.counts.sum.wrapping_add(change.row.hash);
+                self.counts.sum = self.counts.sum.wrapping_add(row.hash);
                 self.count(namespace_of(key), 1);
             }
         }
@@ -374,16 +375,13 @@ fn namespace_of(key: &[u8]) -> &str {
     std::str::from_utf8(namespace).unwrap_or_default()
 }
 
-/// Looks at a row of memory as at one of the disk: what it was damaged to is not written.
-fn planned<'a>(row: Row<'a>, chooser: &mut Chooser) -> Result<Planned<'a>, Fault> {
-    let Some(view) = row.view().map_err(unwritable)? else {
-        return Ok(Planned {
-            row,
-            target: None,
-            refs: Vec::new(),
-        });
-    };
+/// Where a record goes, and its large bodies, each row once. Looks at a row of memory as at one of the disk: what
+/// it was damaged to is not written.
+fn planned(row: &Row<'_>, chooser: &mut Chooser) -> Result<(Option<Place>, Vec<BodyRef>), Fault> {
     let mut refs: Vec<BodyRef> = Vec::new();
+    let Some(view) = row.view().map_err(unwritable)? else {
+        return Ok((None, refs));
+    };
     if row.has_large_bodies() {
         for body in view.refs() {
             let is_it = |known: &BodyRef| (known.part, known.lsn) == (body.part, body.lsn);
@@ -392,17 +390,10 @@ fn planned<'a>(row: Row<'a>, chooser: &mut Chooser) -> Result<Planned<'a>, Fault
             }
         }
     }
-    Ok(Planned {
-        row,
-        target: Some(chooser.choose(&view)),
-        refs,
-    })
+    Ok((Some(chooser.choose(&view)), refs))
 }
 
-fn pick<'a>(
-    plan: &'a Plan<'a>,
-    indices: &'a [usize],
-) -> impl Iterator<Item = (usize, &'a Planned<'a>)> {
+fn pick<'a>(plan: &'a Plan<'a>, indices: &'a [usize]) -> impl Iterator<Item = (usize, Row<'a>)> {
     indices
         .iter()
         .filter_map(|index| Some((*index, plan.changes.get(*index)?)))

@@ -555,9 +555,18 @@ fn unseal<'a, T: BorrowDecode<'a, ()>>(key: &[u8], value: &'a [u8]) -> Decoded<T
 }
 
 fn append(row: &impl Encode, into: &mut Vec<u8>) -> Decoded<()> {
-    bincode::encode_into_std_write(row, into, config::standard())
-        .map(|_| ())
+    bincode::encode_into_writer(row, Appender(into), config::standard())
         .map_err(|_| CodecError::Malformed)
+}
+
+/// Appends without the detour over [`std::io::Write`] and its errors.
+struct Appender<'a>(&'a mut Vec<u8>);
+
+impl bincode::enc::write::Writer for Appender<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// The row that is the whole of `fields`.

@@ -34,6 +34,8 @@ const LARGE: u8 = 2;
 pub struct Memtable {
     hasher: KeyHasher,
     chunks: Vec<Vec<u8>>,
+    /// Empty ones, of a time before.
+    free: Vec<Vec<u8>>,
     index: HashTable<Spot>,
     /// The bytes of large bodies that are here, by where their record is.
     bodies: BTreeMap<(u32, u32), Vec<LargeContent>>,
@@ -86,6 +88,7 @@ impl Memtable {
         Memtable {
             hasher,
             chunks: Vec::new(),
+            free: Vec::new(),
             index: HashTable::new(),
             bodies: BTreeMap::new(),
             bytes: 0,
@@ -106,6 +109,20 @@ impl Memtable {
             table.put_record(lsn, &key, record.as_deref())?;
         }
         Ok(table)
+    }
+
+    /// Forgets all changes and keeps the memory: what the system hands out anew it clears first, which costs more
+    /// than all that is done with it here.
+    pub fn clear(&mut self) {
+        self.index.clear();
+        self.bodies.clear();
+        self.bytes = 0;
+        for mut chunk in self.chunks.drain(..) {
+            if chunk.capacity() == CHUNK {
+                chunk.clear();
+                self.free.push(chunk);
+            }
+        }
     }
 
     /// The hash of a joined key.
@@ -148,14 +165,14 @@ impl Memtable {
                 if overwrite(&mut self.chunks, old, &write) {
                     old
                 } else {
-                    let (spot, taken) = append(&mut self.chunks, hash, key, &write);
+                    let (spot, taken) = append(&mut self.chunks, &mut self.free, hash, key, &write);
                     self.bytes = self.bytes.saturating_add(taken);
                     *entry.get_mut() = spot;
                     spot
                 }
             }
             Entry::Vacant(entry) => {
-                let (spot, taken) = append(&mut self.chunks, hash, key, &write);
+                let (spot, taken) = append(&mut self.chunks, &mut self.free, hash, key, &write);
                 self.bytes = self.bytes.saturating_add(taken).saturating_add(INDEXED);
                 entry.insert(spot);
                 spot
@@ -197,6 +214,26 @@ impl Memtable {
         self.index.iter().filter_map(|spot| self.row(*spot))
     }
 
+    /// All changes, in key order.
+    pub(super) fn sorted(&self) -> Sorted<'_> {
+        let spots = || self.index.iter().copied();
+        // Keys of a batch begin alike. What follows, as a number, decides nearly every comparison without a look
+        // at the keys, which lie all over memory.
+        let mut keys = spots().map(|spot| key_at(&self.chunks, spot));
+        let first = keys.next().unwrap_or_default();
+        let alike = keys.fold(first.len(), |alike, key| {
+            let pairs = first.iter().zip(key).take(alike);
+            pairs.take_while(|(a, b)| a == b).count()
+        });
+        let mut order: Vec<(u64, Spot)> = Vec::with_capacity(self.len());
+        order.extend(spots().map(|spot| (number_after(alike, key_at(&self.chunks, spot)), spot)));
+        order.sort_unstable_by(|(a, one), (b, other)| {
+            let keys = || key_at(&self.chunks, *one).cmp(key_at(&self.chunks, *other));
+            a.cmp(b).then_with(keys)
+        });
+        Sorted { table: self, order }
+    }
+
     /// How many keys changed.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -234,6 +271,40 @@ impl Memtable {
             large: head.flags & LARGE != 0,
         })
     }
+}
+
+/// Changes in key order.
+pub(super) struct Sorted<'a> {
+    table: &'a Memtable,
+    order: Vec<(u64, Spot)>,
+}
+
+impl<'a> Sorted<'a> {
+    /// The change of that number.
+    pub(super) fn get(&self, index: usize) -> Option<Row<'a>> {
+        self.table.row(self.order.get(index)?.1)
+    }
+
+    /// The hashes of the keys.
+    pub(super) fn hashes(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.order.iter().map(|(_, spot)| spot.hash)
+    }
+
+    /// All of them.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'a>> {
+        self.order
+            .iter()
+            .filter_map(|(_, spot)| self.table.row(*spot))
+    }
+}
+
+/// Up to 8 bytes of a key, as a number that orders as they do.
+fn number_after(start: usize, key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(key.get(start..).unwrap_or_default()) {
+        *to = *from;
+    }
+    u64::from_be_bytes(bytes)
 }
 
 impl<'a> Row<'a> {
@@ -457,7 +528,13 @@ fn overwrite(chunks: &mut [Vec<u8>], spot: Spot, write: &Write<'_>) -> bool {
 }
 
 /// Writes a change behind the others; the bytes it took.
-fn append(chunks: &mut Vec<Vec<u8>>, hash: u64, key: &[u8], write: &Write<'_>) -> (Spot, usize) {
+fn append(
+    chunks: &mut Vec<Vec<u8>>,
+    free: &mut Vec<Vec<u8>>,
+    hash: u64,
+    key: &[u8],
+    write: &Write<'_>,
+) -> (Spot, usize) {
     let value = write.value.unwrap_or_default();
     let wanted = HEAD.saturating_add(key.len()).saturating_add(value.len());
     let fits = |chunk: &Vec<u8>| chunk.capacity().saturating_sub(chunk.len()) >= wanted;
@@ -466,7 +543,8 @@ fn append(chunks: &mut Vec<Vec<u8>>, hash: u64, key: &[u8], write: &Write<'_>) -
         waste = chunks
             .last()
             .map_or(0, |chunk| chunk.capacity().saturating_sub(chunk.len()));
-        chunks.push(Vec::with_capacity(wanted.max(CHUNK)));
+        let used = free.pop_if(|chunk| chunk.capacity() >= wanted);
+        chunks.push(used.unwrap_or_else(|| Vec::with_capacity(wanted.max(CHUNK))));
     }
     let number = chunks.len().saturating_sub(1);
     let mut at = 0;
