@@ -27,7 +27,7 @@ use crate::model::transition::{Effect, Step};
 /// The most keys of one program.
 pub const MAX_KEYS: usize = 10_000;
 /// The most changes that one program may make.
-pub const MAX_CHANGES: usize = 4_000;
+pub const MAX_CHANGES: usize = 2_000;
 /// The most keys that are watched at once, over all connections.
 pub const MAX_WATCHED: usize = 100_000;
 

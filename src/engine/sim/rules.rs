@@ -680,6 +680,7 @@ impl Asked<'_> {
         };
         match verb {
             StringVerb::Read => self.reply(StringReply::Read),
+            StringVerb::Digest => Err(wrong("the simulation asks for no digests")),
             StringVerb::Set(set) => {
                 let absent = matches!(set.when, Some(SetWhen::Absent));
                 if claim && !absent {
@@ -828,7 +829,7 @@ pub(super) fn explain(
         Verb::String(StringVerb::Expire { .. } | StringVerb::Add(_)) => {
             shown.is_none_or(|record| record.kind == Kind::String)
         }
-        Verb::Get | Verb::String(StringVerb::Read) => false,
+        Verb::Get | Verb::String(StringVerb::Read | StringVerb::Digest) => false,
     };
     if whole {
         return Ok(());

@@ -221,10 +221,10 @@ fn a_transaction_has_limits_each_with_its_own_error() {
         "{answer}"
     );
     let pairs = |from: u32, to: u32| (from..to).map(|n| format!("k{n} 1 ")).collect::<String>();
-    let (half, more) = (pairs(0, 2500), pairs(2500, 10_001));
+    let (half, more) = (pairs(0, 1250), pairs(1250, 10_001));
     let answer = desk.say(&format!("MULTI\nMSET {half}\nMSET {half}\nEXEC"));
     assert!(
-        answer.contains("*2 +OK -ERR more than 4000 changes"),
+        answer.contains("*2 +OK -ERR more than 2000 changes"),
         "{answer}"
     );
     desk.check(&[
@@ -232,7 +232,7 @@ fn a_transaction_has_limits_each_with_its_own_error() {
             &format!("MULTI\nMSET {half}\nMSET {more}\nEXEC"),
             "+OK +QUEUED +QUEUED -ERR more than 10000 keys in one transaction or script",
         ),
-        ("MGET k0 k2499 k2500", "*3 $1 1 $1 1 $-1"),
+        ("MGET k0 k1249 k1250", "*3 $1 1 $1 1 $-1"),
     ]);
     let keys = (0..1001).map(|n| format!("k{n} ")).collect::<String>();
     desk.check(&[
