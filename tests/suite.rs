@@ -10,7 +10,10 @@
 mod architecture;
 mod corpus;
 mod engine;
+mod faults;
+mod field;
 mod model;
+mod process;
 mod readme;
 mod server;
 mod support;

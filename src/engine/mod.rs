@@ -509,9 +509,15 @@ impl Engine {
     }
 
     /// Reads records from the store, outside the lock.
-    async fn fetch(&self, keys: Vec<RecordKey>) -> Result<Vec<(RecordKey, Found)>, Unavailable> {
+    async fn fetch(
+        &self,
+        mut keys: Vec<RecordKey>,
+    ) -> Result<Vec<(RecordKey, Found)>, Unavailable> {
         let reader = self.inner.reader.clone();
         self.blocking(move || {
+            // A pipeline may ask for one key many times: its bodies are in memory once.
+            keys.sort_unstable();
+            keys.dedup();
             let records = reader.get_many(&keys, Bodies::All)?;
             let found = records.into_iter().map(|record| match record {
                 Some(mut record) => {
@@ -537,12 +543,16 @@ impl Engine {
         if self.inner.tap.is_simulated() {
             let result = sim::in_turn(read).await;
             return result.map_err(|error| {
-                self.inner.fail(EngineError::Store(error));
+                if !matches!(error, StoreError::Closed) {
+                    self.inner.fail(EngineError::Store(error));
+                }
                 Unavailable::Stopping
             });
         }
         match tokio::task::spawn_blocking(read).await {
             Ok(Ok(value)) => Ok(value),
+            // A read that the end of the engine overtook, as it may: no failure of the storage.
+            Ok(Err(StoreError::Closed)) => Err(Unavailable::Stopping),
             Ok(Err(error)) => {
                 self.inner.fail(EngineError::Store(error));
                 Err(Unavailable::Stopping)

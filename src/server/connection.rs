@@ -20,6 +20,9 @@ use crate::resp::{self, Flow, Session};
 
 /// The first read of a connection, and the largest: reads grow while they come back full.
 const READ: (usize, usize) = (4 << 10, 256 << 10);
+/// How long a client may take nothing of its replies while bytes in flight are short. Until then it keeps
+/// memory that others wait for; whoever reads at all has taken something by then.
+const DEAF: Duration = Duration::from_secs(1);
 /// How long a client may take to see the end after its last reply.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -117,14 +120,18 @@ impl Connection {
             let flow = session.serve(&face.engine, &mut self.input, output).await;
             let held = session.pending().saturating_add(self.input.len());
             self.share.hold(held.saturating_add(output.len()));
-            if held == 0 || !output.is_empty() {
-                self.share.got_on();
+            let got_on = held == 0 || !output.is_empty();
+            if got_on {
                 self.slow = None;
             }
             if !output.is_empty() {
                 self.write(output).await?;
                 *output = BytesMut::new();
                 self.share.hold(held);
+            }
+            // Not before its replies are taken: each client that reads nothing would pass, and keep them.
+            if got_on {
+                self.share.got_on();
             }
             if flow != Flow::More {
                 if self.input.is_empty() {
@@ -183,13 +190,18 @@ impl Connection {
 
     /// Writes all of it. A client that takes nothing is waited for, unless others need the memory.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let patience = self.patience.min(DEAF);
         let mut left = bytes;
         while !left.is_empty() {
-            let written = tokio::time::timeout(self.patience, self.stream.write(left)).await;
+            let written = tokio::time::timeout(patience, self.stream.write(left)).await;
             match written {
                 Ok(written) => left = left.get(written?..).unwrap_or_default(),
-                Err(_) if self.share.is_short() => return Err(io::ErrorKind::TimedOut.into()),
-                Err(_) => {}
+                Err(_) => {
+                    self.share.settle();
+                    if self.share.is_short() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
             }
         }
         Ok(())

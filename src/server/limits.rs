@@ -175,6 +175,13 @@ impl Share {
         self.unpaid = self.unpaid.saturating_add(bytes.saturating_sub(taken));
     }
 
+    /// Pays for what came while nothing was left, as far as others have given back since: what is held and not
+    /// paid for would look like room.
+    pub fn settle(&mut self) {
+        let owed = std::mem::take(&mut self.unpaid);
+        self.add(owed);
+    }
+
     /// This connection has got on: it lets the pass go.
     pub fn got_on(&mut self) {
         self.pass = None;
@@ -281,6 +288,17 @@ mod tests {
         share.hold(2);
         share.hold(0);
         assert_eq!(free(), 10);
+        // What others held is free, and this one owes more than that: nothing is.
+        let mut other = budget.share();
+        other.add(10);
+        share.add(13);
+        drop(other);
+        assert_eq!(free(), 10);
+        share.settle();
+        assert!(share.is_short());
+        share.hold(3);
+        assert_eq!(free(), 7);
+        share.hold(0);
         share.add(7);
         drop(share);
         assert_eq!(free(), 10);

@@ -2,8 +2,10 @@
 //! rest, and starts on directories as a crash leaves them.
 
 mod bodies;
+mod interleavings;
 mod overtaken;
 mod restart;
 mod rig;
+mod stopping;
 mod sweep;
 mod units;

@@ -1,6 +1,6 @@
 //! What all connections share: places, and bytes in flight.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{data, folder};
 use crate::support::redis::{Reply, encode};
@@ -122,6 +122,79 @@ fn a_client_that_stalls_with_the_memory_of_others_is_let_go() {
     assert_eq!((claim.status, claim.outcome()), (201, "acquired"));
 }
 
+/// A line of the process's status, in KiB.
+fn status(server: &Server, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap()
+        .trim();
+    line.trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_stored_value_that_a_pipeline_asks_for_many_times_is_in_memory_once() {
+    let folder = folder();
+    let value = vec![b'x'; 1_000_000];
+    let server = Server::start(&data(&folder));
+    let mut redis = server.redis();
+    redis.send(&encode(&[b"SET", b"k", &value, b"EX", b"1000"]));
+    assert_eq!(redis.reply(), ok());
+    // The next process has it in its store, not in memory.
+    assert_eq!(server.term().code(), 0);
+    let server = Server::start(&data(&folder));
+    let mut redis = server.redis();
+    let before = status(&server, "VmHWM:");
+    redis.send(&encode(&[b"GET", b"k"]).repeat(300));
+    for _ in 0..300 {
+        assert_eq!(redis.reply(), Reply::Bytes(value.clone()));
+    }
+    let grown = status(&server, "VmHWM:") - before;
+    assert!(grown < 60_000, "grown by {grown} kB");
+}
+
+#[test]
+fn clients_that_read_nothing_keep_memory_from_others_for_a_moment_only() {
+    let folder = folder();
+    let server = Server::with(&data(&folder), &SMALL);
+    let value = "x".repeat(60_000);
+    let mut healthy = server.redis();
+    assert_eq!(healthy.command(&format!("SET k {value} EX 100")), ok());
+    // Each asks for more than its socket takes, and for more than there may be in flight.
+    let mut deaf: Vec<Redis> = (0..10).map(|_| server.redis()).collect();
+    for client in &mut deaf {
+        assert_eq!(client.command("PING"), Reply::Status("PONG".into()));
+    }
+    let files = || {
+        std::fs::read_dir(format!("/proc/{}/fd", server.pid()))
+            .unwrap()
+            .count()
+    };
+    let before = files();
+    for client in &mut deaf {
+        client.try_send(&encode(&[b"GET", b"k"]).repeat(1500));
+    }
+    let begun = Instant::now();
+    let mut slowest = Duration::ZERO;
+    // Those who take nothing are let go, and a client that goes on is never long without an answer.
+    for number in 0.. {
+        let sent = Instant::now();
+        assert_eq!(healthy.command(&format!("SET h{number} v EX 100")), ok());
+        slowest = slowest.max(sent.elapsed());
+        if files() <= before - 4 {
+            break;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "they keep what others need: {before} files, now {}",
+            files()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(slowest < Duration::from_secs(10), "held up for {slowest:?}");
+}
+
 #[test]
 fn a_client_that_does_not_read_holds_up_only_itself() {
     let folder = folder();
@@ -131,15 +204,7 @@ fn a_client_that_does_not_read_holds_up_only_itself() {
         server.redis().command(&format!("SET k {value} EX 100")),
         ok()
     );
-    let memory = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap()
-            .trim();
-        line.trim_end_matches(" kB").parse::<u64>().unwrap()
-    };
+    let memory = || status(&server, "VmRSS:");
     let before = memory();
     let mut greedy = server.redis();
     greedy.send(&encode(&[b"GET", b"k"]).repeat(2000));

@@ -7,11 +7,13 @@ pub mod http;
 pub mod process;
 pub mod random;
 pub mod redis;
+pub mod small_disk;
 
 pub use http::Http;
 pub use process::{Output, Server, onced};
 pub use random::Random;
 pub use redis::Redis;
+pub use small_disk::SmallDisk;
 
 use std::time::Duration;
 

@@ -104,9 +104,14 @@ impl Redis {
 
     /// Everything until the connection ends.
     pub fn rest(&mut self) -> String {
+        String::from_utf8_lossy(&self.rest_bytes()).into_owned()
+    }
+
+    /// The same, as bytes.
+    pub fn rest_bytes(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         let _ = self.stream.read_to_end(&mut rest);
-        String::from_utf8_lossy(&rest).into_owned()
+        rest
     }
 }
 

@@ -680,7 +680,7 @@ impl Asked<'_> {
         };
         match verb {
             StringVerb::Read => self.reply(StringReply::Read),
-            StringVerb::Digest => Err(wrong("the simulation asks for no digests")),
+            StringVerb::Digest => Err(wrong("no client asks for a digest")),
             StringVerb::Set(set) => {
                 let absent = matches!(set.when, Some(SetWhen::Absent));
                 if claim && !absent {
