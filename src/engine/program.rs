@@ -138,9 +138,14 @@ impl Steps<'_> {
         (self.token, self.staged, self.cost) = (to.token, to.staged, to.cost);
     }
 
-    /// Whether nothing happened to the watched keys since.
-    #[must_use]
-    pub fn unchanged(&self, watch: &Watch) -> bool {
+    /// Whether nothing happened to the watched keys since. The answer rests on what did.
+    pub fn unchanged(&mut self, watch: &Watch) -> bool {
+        for (key, _) in &watch.seen {
+            let hash = self.declared.get(key).copied().unwrap_or_default();
+            if let Some(row) = self.core.recent.get(hash, key) {
+                self.rest = self.rest.max(row.lsn());
+            }
+        }
         watch.seen.iter().all(|(key, seen)| {
             let changes = self.core.watches.0.get(key).map(|watched| watched.changes);
             // What was there and is past its end now has changed too, though nobody wrote it.
