@@ -13,6 +13,7 @@ use super::gather::{Durable, Gather};
 use super::late::Late;
 use super::program::Watches;
 use super::recent::{End, Frozen, Recent, end, record_size};
+use super::unchanged::Unchanged;
 use super::written::Written;
 use super::{MAX_NAMESPACES, Unavailable, Unit};
 use crate::model::body::LargeContent;
@@ -23,7 +24,7 @@ use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::record::{Fingerprint, Lsn, Record, Token};
 use crate::model::time::{Now, Timestamp};
 use crate::model::transition::{Context, Effect, Step, apply};
-use crate::store::{CodecError, Counts, KeyHasher};
+use crate::store::{CodecError, Counts, Entry, KeyHasher, encode_entry};
 
 /// The state of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub(super) struct Core {
     pub(super) watches: Watches,
     /// A buffer.
     pub(super) written: Written,
+    /// For the audit trail.
+    pub(super) unchanged: Unchanged,
     pub(super) next_lsn: Lsn,
     /// [`Token::MAX`] is never granted: it says that all others were.
     pub(super) next_token: Token,
@@ -460,6 +463,9 @@ impl Core {
 
     /// What a decision uses up and what is counted of it.
     fn account(&mut self, command: &Command, step: Step) -> Outcome {
+        if matches!(step.effect, Effect::None) && writes(&command.verb) {
+            self.unchanged.add(command, &step.outcome, step.outcome.now);
+        }
         if step.granted {
             self.next_token = self.next_token.next().unwrap_or(Token::MAX);
         }
@@ -472,6 +478,32 @@ impl Core {
             );
         }
         step.outcome
+    }
+
+    /// Gives the decisions that changed nothing to the next frame, if so many bytes of segments have room for them.
+    /// Whether there are any in it now.
+    pub(super) fn write_unchanged(&mut self, room: u64) -> bool {
+        let needed = self.gather.queued().saturating_add(self.unchanged.cost());
+        if self.unchanged.is_empty() || self.full || needed > room {
+            return false;
+        }
+        let mut bytes = Vec::new();
+        for (change, decision) in self.unchanged.take() {
+            let entry = Entry {
+                lsn: self.next_lsn,
+                change,
+                decision,
+            };
+            bytes.clear();
+            match encode_entry(&entry, &mut bytes) {
+                Ok(()) => {
+                    self.gather.push(entry.lsn, [bytes.as_slice()]);
+                    self.next_lsn = Lsn(entry.lsn.0.saturating_add(1));
+                }
+                Err(error) => tracing::error!(%error, "a decision does not fit the audit trail"),
+            }
+        }
+        true
     }
 
     /// Freezes what is active, for a checkpoint.

@@ -23,6 +23,7 @@ use super::late::Late;
 use super::program::Watches;
 use super::recent::{Recent, end};
 use super::reserve::Reserve;
+use super::unchanged::Unchanged;
 use super::written::Written;
 use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
 use crate::journal::disk::{Disk, RealDisk};
@@ -210,6 +211,7 @@ pub(super) fn recover(
         namespaces,
         watches: Watches::default(),
         written: Written::default(),
+        unchanged: Unchanged::default(),
         next_lsn,
         next_token: redone.next_token,
     };
