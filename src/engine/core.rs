@@ -415,11 +415,21 @@ impl Core {
         let first = self.next_lsn;
         let mut lsn = first;
         let mut entries = Vec::new();
+        let mut left: HashMap<&RecordKey, Option<End>> = HashMap::new();
         for (command, hash, step) in steps.iter().filter(|(_, _, step)| writes(step)) {
             let mut written = Written::default();
             written.write(command, step, lsn, now)?;
-            let replaced = self.record(command, *hash, fetched)?.as_deref().map(end);
-            entries.push((*command, *hash, written, replaced));
+            // What an earlier step of the unit wrote is what a later one replaces.
+            let before = match left.get(&command.key) {
+                Some(before) => *before,
+                None => self.record(command, *hash, fetched)?.as_deref().map(end),
+            };
+            let after = match &step.effect {
+                Effect::Put(record) => Some(end(record)),
+                Effect::None | Effect::Remove => None,
+            };
+            left.insert(&command.key, after);
+            entries.push((*command, *hash, written, before));
             lsn = Lsn(lsn.0.saturating_add(1));
         }
         if !entries.is_empty() {
