@@ -731,6 +731,17 @@ impl World {
         self.audit_start()
     }
 
+    /// What a check finds wrong with the store, while nobody uses it: nothing.
+    pub(super) fn check(&self) -> Result<(), Broken> {
+        let (options, _) = self.options();
+        let report = store::check_backend(&self.device.source(STORE), options.store);
+        let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
+        match report.findings.as_slice() {
+            [] => Ok(()),
+            findings => Err(format!("a check finds {findings:?}")),
+        }
+    }
+
     /// One life of the process, from a start that went well to some end.
     pub(super) fn live(&mut self) -> Result<(), Broken> {
         let mut turns = 50 + self.dice.below(400);
