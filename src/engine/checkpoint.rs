@@ -291,12 +291,13 @@ impl Keeper {
 
     /// Drops a map that the store has, and what the journal has of it.
     fn drop_frozen(&mut self, inner: &Inner, frozen: Frozen) -> Result<Next, EngineError> {
+        let stored = inner.reader.counts();
         let mut core = inner.core.lock();
         if core.holds > 0 && core.phase != Phase::Failed {
             self.task = Task::Drop(frozen);
             return Ok(Next::Holds);
         }
-        let dropped = core.thaw();
+        let dropped = core.thaw(stored);
         core.frozen_at = frozen.at;
         drop(core);
         inner.room_made.notify_waiters();

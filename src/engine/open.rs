@@ -21,7 +21,7 @@ use super::core::{Core, Phase, Policies};
 use super::gather::Gather;
 use super::late::Late;
 use super::program::Watches;
-use super::recent::Recent;
+use super::recent::{Recent, end};
 use super::reserve::Reserve;
 use super::written::Written;
 use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
@@ -176,9 +176,10 @@ pub(super) fn recover(
     // What the recovery checkpointed is released: the journal knew the checkpoint as it was before.
     preparer.release(store.checkpoint_lsn());
     let reader = store.reader();
-    redone
-        .recent
-        .count_against(|key| reader.get(key, Bodies::None).map(|found| found.is_some()))?;
+    redone.recent.count_against(|key| {
+        let found = reader.get(key, Bodies::None)?;
+        Ok::<_, StoreError>(found.as_ref().map(end))
+    })?;
     let full = redone.stuck || !reserve.refill()?;
     if full {
         checkpoint::warn_full();
@@ -202,6 +203,7 @@ pub(super) fn recover(
         late: Late::default(),
         full,
         wants_room: false,
+        stored: reader.counts(),
         checkpoints: 0,
         holds: 0,
         frozen_at: Timestamp::default(),
@@ -345,7 +347,7 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) -> Result<(), Engine
                 bodies: Vec::new(),
             };
             let hash = redone.recent.hash(&key);
-            redone.recent.put(hash, &key, change, false);
+            redone.recent.put(hash, &key, change, None);
         }
         Change::Policy(namespace, Some(policy)) => {
             redone.policies.insert(namespace.into(), policy);
@@ -389,7 +391,7 @@ fn redo_put(
         large,
         bodies: record.held_bodies(),
     };
-    redone.recent.put(hash, key, change, false);
+    redone.recent.put(hash, key, change, None);
     Ok(())
 }
 
