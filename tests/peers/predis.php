@@ -36,8 +36,9 @@ same(1, $redis->del('release'), 'del');
 same('OK', take($redis, 'release', 'b', 'EX', 60), 'taken again');
 ok('release');
 
+$start = microtime(true);
 same('OK', take($redis, 'expire', 'a', 'PX', 200), 'taken');
-expires(fn () => $redis->get('expire'));
+expires($start, fn () => $redis->get('expire'));
 same('OK', take($redis, 'expire', 'b', 'PX', 200), 'taken again');
 ok('expire');
 

@@ -132,6 +132,7 @@ fn a_credential_does_what_its_rights_say_where_it_may_go() {
         ("SET a 2", &refused("reader", "set")),
         ("ONCE.CLAIM k", &refused("reader", "once.claim")),
         ("EVAL 'return 1' 0", &refused("reader", "eval")),
+        ("SCRIPT FLUSH", &refused("reader", "script|flush")),
         ("EVAL_RO \"return redis.call('get', KEYS[1])\" 1 a", "$1 1"),
     ]);
     let write = desk.say("EVAL_RO \"return redis.call('set', KEYS[1], 2)\" 1 a");
