@@ -16,6 +16,26 @@ fn sources(dir: &Path, text: &mut String) {
 }
 
 #[test]
+fn every_test_that_the_chapter_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manual = fs::read_to_string(root.join("src/manual/testing.md")).unwrap();
+    let mut tests = String::new();
+    sources(&root.join("tests"), &mut tests);
+    // Names of tests are sentences: nothing else in backticks has that many words.
+    let names = manual.split('`').skip(1).step_by(2);
+    let names: Vec<&str> = names
+        .filter(|name| name.matches('_').count() >= 4)
+        .collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(
+            tests.contains(&format!("fn {name}()")),
+            "there is no test {name}"
+        );
+    }
+}
+
+#[test]
 fn the_table_of_field_cases_names_all_thirty_and_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manual = fs::read_to_string(root.join("src/manual/testing.md")).unwrap();

@@ -21,7 +21,8 @@ thread_local! {
 }
 
 const KNOWN: [u16; 22] = [
-    100, 200, 201, 400, 401, 403, 404, 405, 408, 409, 410, 411, 412, 413, 415, 417, 421, 422, 431, 503, 505, 507,
+    100, 200, 201, 400, 401, 403, 404, 405, 408, 409, 410, 411, 412, 413, 415, 417, 421, 422, 431,
+    503, 505, 507,
 ];
 
 fn converse(house: &House, bytes: &[u8], piece: usize) -> Vec<u8> {
@@ -36,7 +37,9 @@ fn converse(house: &House, bytes: &[u8], piece: usize) -> Vec<u8> {
     };
     let room = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     let face = Arc::new(Face::new(house.engine.clone(), options, readiness, room));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     runtime.expect("a runtime").block_on(async {
         let (mut client, server) = duplex(1 << 16);
         let (_stop, shutdown) = watch::channel(false);
@@ -64,15 +67,23 @@ fn check(mut answers: &[u8]) {
         let end = answers.windows(4).position(|four| four == b"\r\n\r\n");
         let end = end.unwrap_or_else(|| panic!("cut: {}", answers.escape_ascii()));
         let head = std::str::from_utf8(&answers[..end]).expect("a head is text");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse::<u16>().ok());
         let status = status.unwrap_or_else(|| panic!("no status: {head}"));
         assert!(KNOWN.contains(&status), "{head}");
         answers = &answers[end + 4..];
         if status == 100 {
             continue;
         }
-        assert!(head.to_lowercase().contains("\r\nonced-outcome: "), "{head}");
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        assert!(
+            head.to_lowercase().contains("\r\nonced-outcome: "),
+            "{head}"
+        );
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.map_or(0, |length| length.parse().expect("a length"));
         // An answer to HEAD has the length and no body.
         if answers.len() >= length && !answers.starts_with(b"HTTP/1.1 ") {
@@ -103,7 +114,11 @@ fuzz_target!(|data: &[u8]| {
     HOUSE.with_borrow_mut(|house| {
         let house = house.get_or_insert_with(House::new);
         house.visit();
-        let piece = if *first < 128 { usize::MAX } else { usize::from(*first) - 127 };
+        let piece = if *first < 128 {
+            usize::MAX
+        } else {
+            usize::from(*first) - 127
+        };
         check(&converse(house, bytes, piece));
     });
 });

@@ -37,7 +37,11 @@ fn journal() -> &'static Journal {
     static MADE: OnceLock<Journal> = OnceLock::new();
     MADE.get_or_init(|| {
         let memory = Path::new("/dev/shm");
-        let dir = tempfile::tempdir_in(if memory.is_dir() { memory } else { Path::new("/tmp") });
+        let dir = tempfile::tempdir_in(if memory.is_dir() {
+            memory
+        } else {
+            Path::new("/tmp")
+        });
         let dir = dir.expect("a folder");
         let disk = Arc::new(RealDisk::open(dir.path()).expect("a disk"));
         let options = Options {
@@ -47,7 +51,7 @@ fn journal() -> &'static Journal {
             audit_bytes: 1 << 40,
         };
         let made = create(disk, STORE, Lsn(1), options).expect("a journal");
-        let (mut writer, mut preparer, room) = made;
+        let (mut writer, preparer, room) = made;
         for number in 1..=ENTRIES {
             while room.wants_spares() {
                 preparer.prepare().expect("a spare");
@@ -107,7 +111,11 @@ fuzz_target!(|data: &[u8]| {
         (found, failed)
     };
     let (found, failed) = read();
-    assert_eq!((&found, &failed), (&read().0, &read().1), "the same bytes, another answer");
+    assert_eq!(
+        (&found, &failed),
+        (&read().0, &read().1),
+        "the same bytes, another answer"
+    );
     assert!(found.len() as u64 <= ENTRIES);
     for (at, lsn) in found.iter().enumerate() {
         assert_eq!(*lsn, at as u64 + 1, "no gap");
@@ -122,6 +130,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!((found.len() as u64, failed), (ENTRIES, None));
     }
     for (file, at, length, kept) in touched.into_iter().rev() {
-        file.write_all_at(&kept[at..at + length], at as u64).expect("written back");
+        file.write_all_at(&kept[at..at + length], at as u64)
+            .expect("written back");
     }
 });

@@ -51,20 +51,26 @@ impl Rules {
     }
 
     fn show(&mut self, key: u8) -> String {
-        self.value(key).map_or(NULL.to_owned(), |value| bulk(&value))
+        self.value(key)
+            .map_or(NULL.to_owned(), |value| bulk(&value))
     }
 
     fn add(&mut self, key: u8, by: i64) -> String {
         let (value, end) = self.get(key).cloned().unwrap_or((b"0".to_vec(), None));
         // Redis takes a number as it would write it itself, and no other spelling.
         let text = String::from_utf8_lossy(&value).into_owned();
-        let Some(now) = text.parse::<i64>().ok().filter(|now| now.to_string() == text) else {
+        let Some(now) = text
+            .parse::<i64>()
+            .ok()
+            .filter(|now| now.to_string() == text)
+        else {
             return NOT_A_NUMBER.to_owned();
         };
         let Some(sum) = now.checked_add(by) else {
             return OVERFLOW.to_owned();
         };
-        self.strings.insert(key, (sum.to_string().into_bytes(), end));
+        self.strings
+            .insert(key, (sum.to_string().into_bytes(), end));
         number(sum)
     }
 
@@ -103,16 +109,30 @@ impl Rules {
         })
     }
 
-    fn set(&mut self, key: u8, value: &[u8], how: u8, get: bool, end: Option<u64>, keep: bool) -> String {
+    fn set(
+        &mut self,
+        key: u8,
+        value: &[u8],
+        how: u8,
+        get: bool,
+        end: Option<u64>,
+        keep: bool,
+    ) -> String {
         let before = self.get(key).cloned();
         let may = match how {
             1 => before.is_none(),
             2 => before.is_some(),
             _ => true,
         };
-        let shown = before.as_ref().map_or(NULL.to_owned(), |(value, _)| bulk(value));
+        let shown = before
+            .as_ref()
+            .map_or(NULL.to_owned(), |(value, _)| bulk(value));
         if may {
-            let end = if keep { before.and_then(|(_, end)| end) } else { end };
+            let end = if keep {
+                before.and_then(|(_, end)| end)
+            } else {
+                end
+            };
             self.strings.insert(key, (value.to_vec(), end));
         }
         match (get, may) {
@@ -168,7 +188,10 @@ fn compare(house: &House, run: u64, data: &[u8]) {
         ..Options::default()
     }));
     let mut session = Session::new(face, "peer".to_owned());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
     let mut rules = Rules::default();
     let mut input = Bytes(data);
     while let Some((words, expected)) = step(&mut input, &mut rules, house) {
@@ -201,7 +224,12 @@ fn step(input: &mut Bytes<'_>, rules: &mut Rules, house: &House) -> Option<(Vec<
     let text = VALUES[usize::from(value) % VALUES.len()];
     let end = ENDS[usize::from(option) % ENDS.len()];
     let name = format!("key{key}");
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let words = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
     let other = (key + 1) % 3;
     let other_name = format!("key{other}");
     let after = |rules: &Rules, end: i64| Some(rules.now + end as u64);
@@ -239,7 +267,10 @@ fn step(input: &mut Bytes<'_>, rules: &mut Rules, house: &House) -> Option<(Vec<
                 }
                 _ => (None, false),
             };
-            (line, rules.set(key, text.as_bytes(), how, get, expiry, keep))
+            (
+                line,
+                rules.set(key, text.as_bytes(), how, get, expiry, keep),
+            )
         }
         3 => (words(&["GET", &name]), rules.show(key)),
         4 => {
@@ -263,7 +294,10 @@ fn step(input: &mut Bytes<'_>, rules: &mut Rules, house: &House) -> Option<(Vec<
         8 => (words(&["DECR", &name]), rules.add(key, -1)),
         9 => {
             let by = i64::from(value) * i64::from(option) - 7000;
-            (words(&["INCRBY", &name, &by.to_string()]), rules.add(key, by))
+            (
+                words(&["INCRBY", &name, &by.to_string()]),
+                rules.add(key, by),
+            )
         }
         10 => {
             let length = rules.value(key).map_or(0, |value| value.len());
@@ -283,7 +317,8 @@ fn step(input: &mut Bytes<'_>, rules: &mut Rules, house: &House) -> Option<(Vec<
             (words(&["EXISTS", &name, &name, &other_name]), number(both))
         }
         13 | 14 => {
-            let when = [None, Some("NX"), Some("XX"), Some("GT"), Some("LT")][usize::from(value) % 5];
+            let when =
+                [None, Some("NX"), Some("XX"), Some("GT"), Some("LT")][usize::from(value) % 5];
             let milliseconds = if value > 200 { -end } else { end };
             let mut line = words(&["PEXPIRE", &name, &milliseconds.to_string()]);
             line.extend(when.map(str::to_owned));
@@ -300,7 +335,11 @@ fn step(input: &mut Bytes<'_>, rules: &mut Rules, house: &House) -> Option<(Vec<
             (words(&["PERSIST", &name]), number(i64::from(persists)))
         }
         18 => {
-            let kind = if rules.value(key).is_some() { "string" } else { "none" };
+            let kind = if rules.value(key).is_some() {
+                "string"
+            } else {
+                "none"
+            };
             (words(&["TYPE", &name]), format!("+{kind}\r\n"))
         }
         _ => {

@@ -70,7 +70,9 @@ fn talk(house: &House, pieces: &mut dyn Iterator<Item = &[u8]>) -> Vec<u8> {
         ..Options::default()
     }));
     let mut session = Session::new(face, "peer".to_owned());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     let runtime = runtime.expect("a runtime");
     let (mut input, mut all) = (BytesMut::new(), Vec::new());
     runtime.block_on(async {

@@ -11,6 +11,8 @@ pub const START: u64 = 1_767_323_045_678;
 
 pub struct House {
     pub engine: Engine,
+    // Not every target moves it.
+    #[allow(dead_code)]
     pub clock: Arc<ManualClock>,
     runs: u64,
     _dir: tempfile::TempDir,
