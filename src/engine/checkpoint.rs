@@ -39,6 +39,7 @@ pub(super) struct Keeper {
     since_checkpoint: Stopwatch,
     since_sweep: Stopwatch,
     since_frame: Stopwatch,
+    since_unchanged: Stopwatch,
     /// The frames there had been by then.
     frames: u64,
 }
@@ -83,6 +84,7 @@ impl Keeper {
             since_checkpoint: pace.start(),
             since_sweep: pace.start(),
             since_frame: pace.start(),
+            since_unchanged: pace.start(),
             pace,
             frames: 0,
         }
@@ -142,6 +144,12 @@ impl Keeper {
                 self.frames = core.gather.frames();
                 self.since_frame = self.pace.start();
             }
+            if self.since_unchanged.elapsed() >= every(1) || core.phase == Phase::Stopping {
+                self.since_unchanged = self.pace.start();
+                if core.write_unchanged(inner.room.available().saturating_sub(MARK_ROOM)) {
+                    inner.gathered.notify_one();
+                }
+            }
             let quiet = self.since_frame.elapsed() >= every(MARK_TICKS);
             if quiet && inner.room.available() > MARK_ROOM {
                 core.gather.push_mark();
@@ -162,7 +170,9 @@ impl Keeper {
             || stopping
             || lacking
             || self.since_checkpoint.elapsed() >= every(CHECKPOINT_TICKS);
-        if due && !core.recent.is_empty() {
+        // Decisions that changed nothing take up segments as well, and a clean end leaves nothing to redo.
+        let behind = core.next_lsn.0.saturating_sub(1) > self.store.checkpoint_lsn().0;
+        if due && (!core.recent.is_empty() || ((lacking || stopping) && behind)) {
             self.since_checkpoint = self.pace.start();
             let frozen = core.freeze();
             let lsn = frozen.lsn;
@@ -291,12 +301,13 @@ impl Keeper {
 
     /// Drops a map that the store has, and what the journal has of it.
     fn drop_frozen(&mut self, inner: &Inner, frozen: Frozen) -> Result<Next, EngineError> {
+        let stored = inner.reader.counts();
         let mut core = inner.core.lock();
         if core.holds > 0 && core.phase != Phase::Failed {
             self.task = Task::Drop(frozen);
             return Ok(Next::Holds);
         }
-        let dropped = core.thaw();
+        let dropped = core.thaw(stored);
         core.frozen_at = frozen.at;
         drop(core);
         inner.room_made.notify_waiters();

@@ -12,7 +12,8 @@ use super::cost::{Cost, cost, looks_into_value, shows_bodies, writes};
 use super::gather::{Durable, Gather};
 use super::late::Late;
 use super::program::Watches;
-use super::recent::{Frozen, Recent, record_size};
+use super::recent::{End, Frozen, Recent, end, record_size};
+use super::unchanged::Unchanged;
 use super::written::Written;
 use super::{MAX_NAMESPACES, Unavailable, Unit};
 use crate::model::body::LargeContent;
@@ -23,7 +24,7 @@ use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::record::{Fingerprint, Lsn, Record, Token};
 use crate::model::time::{Now, Timestamp};
 use crate::model::transition::{Context, Effect, Step, apply};
-use crate::store::{CodecError, KeyHasher};
+use crate::store::{CodecError, Counts, Entry, KeyHasher, encode_entry};
 
 /// The state of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub(super) struct Core {
     pub(super) exhausted: bool,
     /// Somebody waits for a segment to be allocated.
     pub(super) wants_room: bool,
+    /// What the store counts, as of the checkpoint that memory comes after.
+    pub(super) stored: Counts,
     /// Checkpoints since the start: what was read from the store under another number is void.
     pub(super) checkpoints: u64,
     /// Readers that were overtaken twice: the frozen map stays until they have decided.
@@ -61,6 +64,8 @@ pub(super) struct Core {
     pub(super) watches: Watches,
     /// A buffer.
     pub(super) written: Written,
+    /// For the audit trail.
+    pub(super) unchanged: Unchanged,
     pub(super) next_lsn: Lsn,
     /// [`Token::MAX`] is never granted: it says that all others were.
     pub(super) next_token: Token,
@@ -210,16 +215,6 @@ impl Core {
         }
     }
 
-    /// Whether memory or else the store has a record.
-    fn exists(&self, command: &Command, hash: u64, fetched: &Fetched) -> bool {
-        match self.recent.get(hash, &command.key) {
-            Some(row) => row.is_record(),
-            None => self
-                .found(&command.key, fetched)
-                .is_some_and(|found| found.record.is_some()),
-        }
-    }
-
     /// What was read from the store, unless a checkpoint has made it void since: then the key was read again,
     /// or the filters say by now that it is not there.
     fn found<'a>(&self, key: &RecordKey, fetched: &'a Fetched) -> Option<&'a Found> {
@@ -294,7 +289,7 @@ impl Core {
         rest: &mut Lsn,
     ) -> Result<Outcome, Unavailable> {
         let record = self.record(command, hash, fetched)?;
-        let existed = record.is_some();
+        let replaced = record.as_deref().map(end);
         let grants = (self.next_token, true);
         let step = self.step(command, hash, fetched, now, grants, record, rest)?;
         match step.effect {
@@ -305,7 +300,7 @@ impl Core {
                 self.written.write(command, &step, lsn, now)?;
                 self.gather.push(lsn, [self.written.entry.as_slice()]);
                 let written = std::mem::take(&mut self.written);
-                self.enter(&command.key, hash, &written, existed);
+                self.enter(&command.key, hash, &written, replaced);
                 self.written = written;
                 Ok(self.account(command, step))
             }
@@ -423,21 +418,31 @@ impl Core {
         let first = self.next_lsn;
         let mut lsn = first;
         let mut entries = Vec::new();
+        let mut left: HashMap<&RecordKey, Option<End>> = HashMap::new();
         for (command, hash, step) in steps.iter().filter(|(_, _, step)| writes(step)) {
             let mut written = Written::default();
             written.write(command, step, lsn, now)?;
-            entries.push((*command, *hash, written));
+            // What an earlier step of the unit wrote is what a later one replaces.
+            let before = match left.get(&command.key) {
+                Some(before) => *before,
+                None => self.record(command, *hash, fetched)?.as_deref().map(end),
+            };
+            let after = match &step.effect {
+                Effect::Put(record) => Some(end(record)),
+                Effect::None | Effect::Remove => None,
+            };
+            left.insert(&command.key, after);
+            entries.push((*command, *hash, written, before));
             lsn = Lsn(lsn.0.saturating_add(1));
         }
         if !entries.is_empty() {
             let bytes = entries
                 .iter()
-                .map(|(_, _, written)| written.entry.as_slice());
+                .map(|(_, _, written, _)| written.entry.as_slice());
             self.gather.push(first, bytes);
         }
-        for (command, hash, written) in &entries {
-            let existed = self.exists(command, *hash, fetched);
-            self.enter(&command.key, *hash, written, existed);
+        for (command, hash, written, replaced) in &entries {
+            self.enter(&command.key, *hash, written, *replaced);
         }
         let outcomes = steps.into_iter();
         Ok(outcomes
@@ -446,18 +451,21 @@ impl Core {
     }
 
     /// Takes what was written into memory, at the LSN it was written for.
-    fn enter(&mut self, key: &RecordKey, hash: u64, written: &Written, existed: bool) {
-        if !existed && !self.namespaces.contains(key.namespace()) {
+    fn enter(&mut self, key: &RecordKey, hash: u64, written: &Written, replaced: Option<End>) {
+        if replaced.is_none() && !self.namespaces.contains(key.namespace()) {
             self.namespaces.insert(key.namespace().into());
         }
         let change = written.change();
         self.next_lsn = Lsn(change.lsn.0.saturating_add(1));
-        self.recent.put(hash, key, change, existed);
+        self.recent.put(hash, key, change, replaced);
         self.watches.changed(key);
     }
 
     /// What a decision uses up and what is counted of it.
     fn account(&mut self, command: &Command, step: Step) -> Outcome {
+        if matches!(step.effect, Effect::None) && writes(&command.verb) {
+            self.unchanged.add(command, &step.outcome, step.outcome.now);
+        }
         if step.granted {
             self.next_token = self.next_token.next().unwrap_or(Token::MAX);
         }
@@ -472,6 +480,32 @@ impl Core {
         step.outcome
     }
 
+    /// Gives the decisions that changed nothing to the next frame, if so many bytes of segments have room for them.
+    /// Whether there are any in it now.
+    pub(super) fn write_unchanged(&mut self, room: u64) -> bool {
+        let needed = self.gather.queued().saturating_add(self.unchanged.cost());
+        if self.unchanged.is_empty() || self.full || needed > room {
+            return false;
+        }
+        let mut bytes = Vec::new();
+        for (change, decision) in self.unchanged.take() {
+            let entry = Entry {
+                lsn: self.next_lsn,
+                change,
+                decision,
+            };
+            bytes.clear();
+            match encode_entry(&entry, &mut bytes) {
+                Ok(()) => {
+                    self.gather.push(entry.lsn, [bytes.as_slice()]);
+                    self.next_lsn = Lsn(entry.lsn.0.saturating_add(1));
+                }
+                Err(error) => tracing::error!(%error, "a decision does not fit the audit trail"),
+            }
+        }
+        true
+    }
+
     /// Freezes what is active, for a checkpoint.
     pub(super) fn freeze(&mut self) -> Frozen {
         let last = Lsn(self.next_lsn.0.saturating_sub(1));
@@ -480,8 +514,9 @@ impl Core {
     }
 
     /// The store has the frozen map now: what was read before is void.
-    pub(super) fn thaw(&mut self) -> Option<Frozen> {
+    pub(super) fn thaw(&mut self, stored: Counts) -> Option<Frozen> {
         self.checkpoints += 1;
+        self.stored = stored;
         self.recent.thaw()
     }
 }

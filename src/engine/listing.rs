@@ -78,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// How many records a namespace has as written: those past their retention that were not swept yet
-    /// included.
+    /// How many records a namespace has. Those past their retention may be included until their bucket is
+    /// over.
     ///
     /// # Errors
     /// [`Unavailable::Stopping`]: the engine failed or is stopping.
@@ -87,9 +87,9 @@ impl Engine {
         let (count, durable) = {
             let mut core = self.running()?;
             let now = core.clock.now();
-            let rows = self.inner.reader.count(namespace, now.time);
+            let rows = core.stored.of(namespace, now.time);
             let stored = rows.open.saturating_add(rows.done);
-            let balance = core.recent.balance(namespace);
+            let balance = core.recent.balance(namespace, now.time);
             let last = Lsn(core.next_lsn.0.saturating_sub(1));
             (
                 stored.saturating_add_signed(balance),

@@ -25,6 +25,7 @@ pub mod repair;
 mod reserve;
 #[cfg(test)]
 mod sim;
+mod unchanged;
 mod written;
 
 use std::collections::BTreeMap;
@@ -711,6 +712,45 @@ mod tests {
             assert_eq!(payload.content.bytes().map(Bytes::len), Some(50_000));
             engine.close().unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn decisions_that_change_nothing_are_in_the_journal_with_their_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, _) = Engine::open(dir.path(), options()).unwrap();
+        for key in ["a", "a", "b", "a", "a"] {
+            one(&engine, command(key, claim())).await;
+            one(&engine, command(key, Verb::Get)).await;
+        }
+        engine.close().unwrap();
+        let data = dir.path().join(open::DATA);
+        let (store, opened) = store::Store::open(data.join(open::STORE), options().store).unwrap();
+        drop(store);
+        let mut told = Vec::new();
+        let mut visit = |_, _, bytes: &[u8]| {
+            let entry = store::decode_entry(bytes).unwrap();
+            let kind = match &entry.change {
+                store::Change::None(key) => ("none", key.key().to_vec()),
+                store::Change::Put(key, _) => ("put", key.key().to_vec()),
+                other => panic!("{other:?}"),
+            };
+            told.push((kind, entry.decision.outcome, entry.decision.count));
+            Ok(())
+        };
+        let disk = open::journal_disk(&data).unwrap();
+        crate::journal::inspect::inspect(&*disk, &opened.store_id, None, &mut visit).unwrap();
+        told.sort();
+        assert_eq!(
+            told,
+            [
+                (("none", b"a".to_vec()), "busy", 3),
+                (("put", b"a".to_vec()), "acquired", 1),
+                (("put", b"b".to_vec()), "acquired", 1),
+            ]
+        );
+        let (engine, report) = Engine::open(dir.path(), options()).unwrap();
+        assert_eq!(report.redone, 0, "a clean end leaves nothing to redo");
+        engine.close().unwrap();
     }
 
     #[tokio::test]

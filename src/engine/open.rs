@@ -21,8 +21,9 @@ use super::core::{Core, Phase, Policies};
 use super::gather::Gather;
 use super::late::Late;
 use super::program::Watches;
-use super::recent::Recent;
+use super::recent::{Recent, end};
 use super::reserve::Reserve;
+use super::unchanged::Unchanged;
 use super::written::Written;
 use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
 use crate::journal::disk::{Disk, RealDisk};
@@ -176,9 +177,10 @@ pub(super) fn recover(
     // What the recovery checkpointed is released: the journal knew the checkpoint as it was before.
     preparer.release(store.checkpoint_lsn());
     let reader = store.reader();
-    redone
-        .recent
-        .count_against(|key| reader.get(key, Bodies::None).map(|found| found.is_some()))?;
+    redone.recent.count_against(|key| {
+        let found = reader.get(key, Bodies::None)?;
+        Ok::<_, StoreError>(found.as_ref().map(end))
+    })?;
     let full = redone.stuck || !reserve.refill()?;
     if full {
         checkpoint::warn_full();
@@ -202,12 +204,14 @@ pub(super) fn recover(
         late: Late::default(),
         full,
         wants_room: false,
+        stored: reader.counts(),
         checkpoints: 0,
         holds: 0,
         frozen_at: Timestamp::default(),
         namespaces,
         watches: Watches::default(),
         written: Written::default(),
+        unchanged: Unchanged::default(),
         next_lsn,
         next_token: redone.next_token,
     };
@@ -345,7 +349,7 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) -> Result<(), Engine
                 bodies: Vec::new(),
             };
             let hash = redone.recent.hash(&key);
-            redone.recent.put(hash, &key, change, false);
+            redone.recent.put(hash, &key, change, None);
         }
         Change::Policy(namespace, Some(policy)) => {
             redone.policies.insert(namespace.into(), policy);
@@ -389,7 +393,7 @@ fn redo_put(
         large,
         bodies: record.held_bodies(),
     };
-    redone.recent.put(hash, key, change, false);
+    redone.recent.put(hash, key, change, None);
     Ok(())
 }
 

@@ -27,7 +27,7 @@ use crate::model::transition::{Effect, Step};
 /// The most keys of one program.
 pub const MAX_KEYS: usize = 10_000;
 /// The most changes that one program may make.
-pub const MAX_CHANGES: usize = 4_000;
+pub const MAX_CHANGES: usize = 2_000;
 /// The most keys that are watched at once, over all connections.
 pub const MAX_WATCHED: usize = 100_000;
 
@@ -138,9 +138,14 @@ impl Steps<'_> {
         (self.token, self.staged, self.cost) = (to.token, to.staged, to.cost);
     }
 
-    /// Whether nothing happened to the watched keys since.
-    #[must_use]
-    pub fn unchanged(&self, watch: &Watch) -> bool {
+    /// Whether nothing happened to the watched keys since. The answer rests on what did.
+    pub fn unchanged(&mut self, watch: &Watch) -> bool {
+        for (key, _) in &watch.seen {
+            let hash = self.declared.get(key).copied().unwrap_or_default();
+            if let Some(row) = self.core.recent.get(hash, key) {
+                self.rest = self.rest.max(row.lsn());
+            }
+        }
         watch.seen.iter().all(|(key, seen)| {
             let changes = self.core.watches.0.get(key).map(|watched| watched.changes);
             // What was there and is past its end now has changed too, though nobody wrote it.

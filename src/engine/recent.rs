@@ -4,20 +4,52 @@
 //! A look-up asks active, then frozen, then the store; a removal hides the store's row until it is
 //! checkpointed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::model::body::Content;
 use crate::model::key::RecordKey;
-use crate::model::record::{Lsn, Record, Token};
+use crate::model::record::{Lsn, Record, State, Token};
 use crate::model::time::Timestamp;
 use crate::store::{Checkpoint, CodecError, KeyHasher, Memtable, Row, Write};
 
-/// How many records more (or fewer) than the store a namespace has.
-type Balance = HashMap<Box<str>, i64>;
+/// How many records more (or fewer) than the store a namespace has, by namespace.
+type Balance = HashMap<Box<str>, Difference>;
+
+/// When a record goes by age; `None`: it does not.
+pub(super) type End = Option<Timestamp>;
+
+/// A record's end, as it is written.
+pub(super) fn end(record: &Record) -> End {
+    record.expires_at.filter(|_| record.state == State::Done)
+}
+
+/// Records that came, less those that went.
+#[derive(Clone, Debug, Default)]
+struct Difference {
+    /// All that came, and those that went and have no end.
+    net: i64,
+    /// Those of the store that went, by their end: the store itself does not count them for ever.
+    gone: BTreeMap<Timestamp, i64>,
+}
+
+impl Difference {
+    fn replace(&mut self, end: End) {
+        match end {
+            Some(end) => *self.gone.entry(end).or_default() += 1,
+            None => self.net = self.net.saturating_sub(1),
+        }
+    }
+
+    fn at(&self, now: Timestamp) -> i64 {
+        let after = (Bound::Excluded(now), Bound::Unbounded);
+        self.net - self.gone.range(after).map(|(_, count)| count).sum::<i64>()
+    }
+}
 
 /// The recent records.
 #[derive(Debug)]
@@ -81,14 +113,28 @@ impl Recent {
         })
     }
 
-    /// Takes a decision in. `existed`: there was a record as written, in memory or in the store.
-    pub(super) fn put(&mut self, hash: u64, key: &RecordKey, write: Write<'_>, existed: bool) {
-        let difference = i64::from(write.value.is_some()) - i64::from(existed);
-        if difference != 0 {
-            match self.balance.get_mut(key.namespace()) {
-                Some(balance) => *balance = balance.saturating_add(difference),
-                None => {
-                    self.balance.insert(key.namespace().into(), difference);
+    /// Takes a decision in, and the end of the record that it takes the place of, as written, in memory or in
+    /// the store.
+    pub(super) fn put(
+        &mut self,
+        hash: u64,
+        key: &RecordKey,
+        write: Write<'_>,
+        replaced: Option<End>,
+    ) {
+        let came = i64::from(write.value.is_some());
+        if came != 0 || replaced.is_some() {
+            if !self.balance.contains_key(key.namespace()) {
+                let namespace = key.namespace().into();
+                self.balance.insert(namespace, Difference::default());
+            }
+            if let Some(balance) = self.balance.get_mut(key.namespace()) {
+                balance.net = balance.net.saturating_add(came);
+                if let Some(end) = replaced {
+                    // One that came meanwhile goes whatever its end is.
+                    let row = self.active.get(hash, key.joined());
+                    let own = row.is_some_and(|row| row.is_record());
+                    balance.replace(end.filter(|_| !own));
                 }
             }
         }
@@ -140,9 +186,9 @@ impl Recent {
         mem::replace(&mut self.spare, spare)
     }
 
-    /// How many records more than the store a namespace has.
-    pub(super) fn balance(&self, namespace: &str) -> i64 {
-        let of = |balance: &Balance| balance.get(namespace).copied().unwrap_or(0);
+    /// How many records more a namespace has than the store counts at that instant.
+    pub(super) fn balance(&self, namespace: &str, now: Timestamp) -> i64 {
+        let of = |balance: &Balance| balance.get(namespace).map_or(0, |known| known.at(now));
         of(&self.balance) + self.frozen.as_ref().map_or(0, |frozen| of(&frozen.balance))
     }
 
@@ -150,7 +196,7 @@ impl Recent {
     /// records there.
     pub(super) fn count_against<E>(
         &mut self,
-        stored: impl Fn(&RecordKey) -> Result<bool, E>,
+        stored: impl Fn(&RecordKey) -> Result<Option<End>, E>,
     ) -> Result<(), E> {
         let frozen = self.frozen.as_ref().map(|frozen| frozen.rows.clone());
         if let Some(frozen) = &mut self.frozen {
@@ -160,7 +206,8 @@ impl Recent {
             let below = frozen
                 .as_ref()
                 .and_then(|rows| rows.get(hash, key.joined()));
-            below.map_or_else(|| stored(key), |row| Ok(row.is_record()))
+            let known = |row: Row<'_>| row.record().ok().flatten().map(|record| end(&record));
+            below.map_or_else(|| stored(key), |row| Ok(known(row)))
         })?;
         Ok(())
     }
@@ -187,15 +234,18 @@ impl Recent {
 /// How many records more than below a map has, by namespace.
 fn balance<E>(
     rows: &Memtable,
-    mut below: impl FnMut(u64, &RecordKey) -> Result<bool, E>,
+    mut below: impl FnMut(u64, &RecordKey) -> Result<Option<End>, E>,
 ) -> Result<Balance, E> {
     let mut balance = Balance::new();
     for row in rows.rows() {
         let Some(key) = row.name() else {
             continue;
         };
-        let difference = i64::from(row.is_record()) - i64::from(below(row.hash(), &key)?);
-        *balance.entry(key.namespace().into()).or_default() += difference;
+        let difference = balance.entry(key.namespace().into()).or_default();
+        difference.net += i64::from(row.is_record());
+        if let Some(end) = below(row.hash(), &key)? {
+            difference.replace(end);
+        }
     }
     Ok(balance)
 }

@@ -93,7 +93,12 @@ impl Written {
 }
 
 /// The decision as the audit trail keeps it.
-fn decision(command: &Command, outcome: &Outcome, record: Option<&Record>, now: Now) -> Decision {
+pub(super) fn decision(
+    command: &Command,
+    outcome: &Outcome,
+    record: Option<&Record>,
+    now: Now,
+) -> Decision {
     let shown = outcome.record.as_ref().map(|shown| &*shown.record);
     let facts = record.or(shown);
     let reason = match outcome.verdict {

@@ -248,11 +248,17 @@ impl Session {
     pub fn read(&mut self, input: &mut BytesMut) -> Batch {
         let mut batch = Batch::default();
         let face = self.face.clone();
-        let limits = &face.options.limits;
+        let (limits, few) = (&face.options.limits, unknown_limits(&face.options.limits));
         while !self.closed && batch.has_room(limits) {
             let request = match self.held.take() {
                 Some(request) => request,
-                None => match self.parser.parse(input, limits) {
+                None => match self.parser.parse(
+                    input,
+                    match self.is_unknown() {
+                        true => &few,
+                        false => limits,
+                    },
+                ) {
                     Ok(Some(request)) => request,
                     Ok(None) => break,
                     Err(error) => {
@@ -340,12 +346,26 @@ impl Session {
             batch.silent = true;
             return;
         }
-        let what = self.error(&Refusal::from(format!("ERR {error}")), batch);
+        let text = match error {
+            ProtocolError::Arguments(_) if self.is_unknown() => {
+                "ERR Protocol error: unauthenticated multibulk length".to_owned()
+            }
+            ProtocolError::BulkLength if self.is_unknown() => {
+                "ERR Protocol error: unauthenticated bulk length".to_owned()
+            }
+            error => format!("ERR {error}"),
+        };
+        let what = self.error(&Refusal::from(text), batch);
         batch.slots.push(Slot {
             what,
             protocol: self.connection.protocol,
             quiet: self.connection.quiet == Quiet::All,
         });
+    }
+
+    /// Whether a secret is asked for, and none was given yet.
+    fn is_unknown(&self) -> bool {
+        self.face.options.access.is_required() && !self.connection.is_known()
     }
 
     fn error(&self, refusal: &Refusal, batch: &mut Batch) -> Reply {
@@ -363,6 +383,15 @@ impl Session {
                 "closed a connection that spoke HTTP on the Redis port"
             );
         }
+    }
+}
+
+/// What a connection may send before it has given a secret, as in Redis.
+fn unknown_limits(limits: &Limits) -> Limits {
+    Limits {
+        bulk: limits.bulk.min(16 << 10),
+        arguments: limits.arguments.min(10),
+        ..limits.clone()
     }
 }
 

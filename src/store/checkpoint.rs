@@ -272,7 +272,8 @@ impl Store {
                 live.counts = counts;
             }
         }
-        let mut namespaces = self.shared.namespaces.lock();
+        let mut known = self.shared.namespaces.lock();
+        let namespaces = Arc::make_mut(&mut *known);
         for ((place, namespace), change) in written.namespaces {
             let rows = namespaces
                 .entry(namespace)
@@ -285,7 +286,7 @@ impl Store {
             tables.retain(|_, rows| *rows > 0);
             !tables.is_empty()
         });
-        drop(namespaces);
+        drop(known);
         if !written.emptied.is_empty() {
             self.tables
                 .retain(|place, _| !written.emptied.contains(place));

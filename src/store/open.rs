@@ -226,7 +226,7 @@ impl Store {
 
     fn adopt(&mut self, scanned: Scanned) {
         self.tables = scanned.tables;
-        *self.shared.namespaces.lock() = scanned.namespaces;
+        *self.shared.namespaces.lock() = Arc::new(scanned.namespaces);
         self.shared.publish(&self.tables, true);
     }
 }

@@ -11,7 +11,7 @@ use super::codec::{BodyRef, Part, body_key, decode_body, view_record};
 use super::error::StoreError;
 use super::filter::{FilterStats, KeyHasher};
 use super::layout::Place;
-use super::shared::{Catalog, Fault, Shared, bytewise, damage};
+use super::shared::{Catalog, Fault, Namespaces, Shared, bytewise, damage};
 use crate::model::body::{Body, Content, LargeContent};
 use crate::model::key::RecordKey;
 use crate::model::record::Record;
@@ -73,6 +73,26 @@ pub struct Rows {
     pub open: u64,
     /// Done ones, without those in buckets that are over.
     pub done: u64,
+}
+
+/// How many records there are, as of one commit. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(Arc<Namespaces>);
+
+impl Counts {
+    /// Those of a namespace, without what is in buckets that are over.
+    #[must_use]
+    pub fn of(&self, namespace: &str, now: Timestamp) -> Rows {
+        let mut counted = Rows::default();
+        for (place, rows) in self.0.get(namespace).into_iter().flatten() {
+            match place {
+                Place::Open => counted.open += rows,
+                place if place.has_expired(now) => {}
+                _ => counted.done += rows,
+            }
+        }
+        counted
+    }
 }
 
 /// Reads the store. Cheap to clone; every call is a short transaction of its own, of the last commit.
@@ -182,16 +202,13 @@ impl Reader {
     /// How many records a namespace has, from memory.
     #[must_use]
     pub fn count(&self, namespace: &str, now: Timestamp) -> Rows {
-        let mut counted = Rows::default();
-        let namespaces = self.shared.namespaces.lock();
-        for (place, rows) in namespaces.get(namespace).into_iter().flatten() {
-            match place {
-                Place::Open => counted.open += rows,
-                place if place.has_expired(now) => {}
-                _ => counted.done += rows,
-            }
-        }
-        counted
+        self.counts().of(namespace, now)
+    }
+
+    /// How many records there are, as of the last commit.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts(self.shared.namespaces.lock().clone())
     }
 
     /// The namespaces that have records, in order.

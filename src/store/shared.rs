@@ -55,7 +55,7 @@ pub(super) struct Shared {
     turned: Condvar,
     catalog: RwLock<Arc<Catalog>>,
     pub(super) counters: FilterCounters,
-    pub(super) namespaces: Mutex<Namespaces>,
+    pub(super) namespaces: Mutex<Arc<Namespaces>>,
     #[cfg(feature = "canary")]
     late: Mutex<Vec<(Place, Filter)>>,
 }
@@ -152,7 +152,7 @@ impl Shared {
                 filters: Vec::new(),
             })),
             counters: FilterCounters::default(),
-            namespaces: Mutex::new(Namespaces::new()),
+            namespaces: Mutex::default(),
             #[cfg(feature = "canary")]
             late: Mutex::default(),
         }

@@ -1,5 +1,7 @@
 //! The sweep: tables in which nothing can be alive are dropped whole.
 
+use std::sync::Arc;
+
 use super::codec::encode_state;
 use super::error::StoreError;
 use super::layout::{META, Place};
@@ -64,7 +66,7 @@ impl Store {
         for place in &over {
             swept.records += self.tables.remove(place).map_or(0, |live| live.counts.rows);
         }
-        self.shared.namespaces.lock().retain(|_, tables| {
+        Arc::make_mut(&mut *self.shared.namespaces.lock()).retain(|_, tables| {
             tables.retain(|place, _| !place.is_over(now));
             !tables.is_empty()
         });

@@ -111,3 +111,31 @@ async fn a_record_that_was_moved_on_in_memory_keeps_its_body_when_its_old_bucket
     }
     engine.close().unwrap();
 }
+
+/// The store leaves out what lies in a bucket that is over; a new record in its place has to be counted.
+#[tokio::test]
+async fn a_record_in_the_place_of_one_past_its_retention_is_counted() {
+    let rig = Rig::new();
+    let engine = rig.start();
+    for name in ["a", "b", "c"] {
+        tell(&engine, name, set(b"x", Expiry::In(SHORT))).await;
+    }
+    engine.close().unwrap();
+    let engine = rig.start();
+    assert_eq!(engine.count("default").await, Ok(3));
+    tell(&engine, "b", set(b"y", Expiry::Never)).await;
+    assert_eq!(engine.count("default").await, Ok(3), "in its place");
+    // Buckets of that retention are over after a minute more at most.
+    rig.clock.advance(Span::from_secs(300));
+    assert_eq!(
+        engine.count("default").await,
+        Ok(1),
+        "all but b have passed"
+    );
+    tell(&engine, "c", claim()).await;
+    assert_eq!(engine.count("default").await, Ok(2));
+    engine.close().unwrap();
+    let engine = rig.start();
+    assert_eq!(engine.count("default").await, Ok(2));
+    engine.close().unwrap();
+}

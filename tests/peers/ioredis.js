@@ -62,6 +62,24 @@ async function once(redis) {
   assert.equal(await redis.get("evt"), "paid");
 }
 
+// A lock that is released by a script, sent by its hash first; a lost WATCH; a transaction whose command fails.
+async function transaction(redis) {
+  const release = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+  redis.defineCommand("release", { numberOfKeys: 1, lua: release });
+  assert.equal(await redis.set("lock", "me", "PX", 60_000, "NX"), "OK");
+  assert.equal(await redis.release("lock", "you"), 0);
+  assert.equal(await redis.release("lock", "me"), 1);
+  assert.deepEqual(await redis.multi().set("n", 1).incr("n").get("n").exec(), [[null, "OK"], [null, 2], [null, "2"]]);
+  const other = redis.duplicate();
+  await redis.watch("n");
+  await other.set("n", 5);
+  assert.equal(await redis.multi().set("n", 6).exec(), null);
+  other.disconnect();
+  assert.equal(await redis.get("n"), "5");
+  await assert.rejects(redis.multi().call("nosuch").set("n", 7).exec());
+  assert.equal(await redis.get("n"), "5");
+}
+
 async function restart(redis) {
   assert.equal(await redis.set("restart", "a", "EX", 600, "NX"), "OK");
   // It reconnects by itself, and tells of nothing but the connection it lost.
@@ -75,7 +93,7 @@ async function restart(redis) {
 
 (async () => {
   const redis = client();
-  for (const check of [connect, race, release, expire, once, restart]) {
+  for (const check of [connect, race, release, expire, once, transaction, restart]) {
     await check(redis);
     console.log(`ok ${check.name}`);
   }

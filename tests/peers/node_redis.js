@@ -68,6 +68,17 @@ async function once(redis) {
   assert.equal(await redis.get("evt"), "paid");
 }
 
+// A script by its hash, a lock that is released by its value, and a transaction.
+async function transaction(redis) {
+  const sha = await redis.scriptLoad("return redis.call('incrby',KEYS[1],ARGV[1])");
+  assert.equal(await redis.evalSha(sha, { keys: ["x"], arguments: ["4"] }), 4);
+  assert.equal(await redis.eval("return redis.call('get',KEYS[1])", { keys: ["x"] }), "4");
+  assert.equal(await redis.set("lock", "me", { NX: true, PX: 60_000 }), "OK");
+  assert.equal(await redis.sendCommand(["DELEX", "lock", "IFEQ", "you"]), 0);
+  assert.equal(await redis.sendCommand(["DELEX", "lock", "IFEQ", "me"]), 1);
+  assert.deepEqual(await redis.multi().set("n", "1").incr("n").get("n").exec(), ["OK", 2, "2"]);
+}
+
 async function restart(redis) {
   assert.equal(await redis.set("restart", "a", { NX: true, EX: 600 }), "OK");
   assert.deepEqual(heard, []);
@@ -83,7 +94,7 @@ async function restart(redis) {
 
 (async () => {
   const redis = await connected();
-  for (const check of [connect, race, release, expire, once, restart]) {
+  for (const check of [connect, race, release, expire, once, transaction, restart]) {
     await check(redis);
     console.log(`ok ${check.name}`);
   }

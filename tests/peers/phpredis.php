@@ -36,8 +36,9 @@ same(1, $redis->del('release'), 'del');
 same(true, $redis->set('release', 'b', ['nx', 'ex' => 60]), 'taken again');
 ok('release');
 
+$start = microtime(true);
 same(true, $redis->set('expire', 'a', ['nx', 'px' => 200]), 'taken');
-expires(fn () => $redis->get('expire') === false ? null : 'there');
+expires($start, fn () => $redis->get('expire') === false ? null : 'there');
 same(true, $redis->set('expire', 'b', ['nx', 'px' => 200]), 'taken again');
 ok('expire');
 

@@ -36,8 +36,9 @@ same(1, $redis->del('release'), 'del');
 same('OK', take($redis, 'release', 'b', 'EX', 60), 'taken again');
 ok('release');
 
+$start = microtime(true);
 same('OK', take($redis, 'expire', 'a', 'PX', 200), 'taken');
-expires(fn () => $redis->get('expire'));
+expires($start, fn () => $redis->get('expire'));
 same('OK', take($redis, 'expire', 'b', 'PX', 200), 'taken again');
 ok('expire');
 
@@ -50,6 +51,21 @@ same('completed', $done['outcome'], 'complete');
 same('done', $ask('ONCE.CLAIM', 'evt')['outcome'], 'third claim');
 same('paid', $redis->get('evt'), 'result');
 ok('once');
+
+// Laravel's lock over Predis, and a transaction that loses its WATCH.
+$release = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+same('OK', take($redis, 'lock', 'me', 'EX', 60), 'lock');
+same(0, $redis->eval($release, 1, 'lock', 'you'), 'release by another');
+same(1, $redis->eval($release, 1, 'lock', 'me'), 'release');
+$replies = $redis->transaction(fn ($tx) => $tx->set('n', 1) && $tx->incr('n') && $tx->get('n'));
+same('2', end($replies), 'exec');
+$redis->watch('n');
+client()->set('n', 5);
+$redis->multi();
+$redis->set('n', 6);
+same(null, $redis->exec(), 'a lost watch');
+same('5', $redis->get('n'), 'kept');
+ok('transaction');
 
 same('OK', take($redis, 'restart', 'a', 'EX', 600), 'taken');
 restart();

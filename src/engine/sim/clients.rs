@@ -17,8 +17,8 @@ use crate::model::record::{KeptResult, OnLeaseEnd, Retention, State, Token, Wind
 use crate::model::time::Span;
 
 /// The namespaces, each with a rule of its own.
-const NAMESPACES: [&str; 4] = ["default", "hold", "slide", "db1"];
-const KEYS: u64 = 4;
+pub(super) const NAMESPACES: [&str; 4] = ["default", "hold", "slide", "db1"];
+pub(super) const KEYS: u64 = 4;
 
 pub(super) fn policies() -> BTreeMap<String, Policy> {
     let short = Policy {
@@ -67,6 +67,8 @@ pub(super) struct Clients {
     holds: Vec<Hold>,
     /// Holders that vanished: some come back late.
     vanished: Vec<(RecordKey, Token)>,
+    /// Bodies are as large as a record takes in, so that segments fill.
+    pub(super) heavy: bool,
     /// Numbers everything that has to be told apart.
     count: u64,
 }
@@ -115,6 +117,7 @@ impl Clients {
         let len = match dice.below(12) {
             0 => 4097 + dice.below(1500) as usize,
             1 => 0,
+            _ if self.heavy => 1000 + dice.below(3000) as usize,
             _ => 4 + dice.below(60) as usize,
         };
         let text = format!("{} of {};", self.count, dice.roll());

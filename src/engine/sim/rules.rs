@@ -784,17 +784,21 @@ pub(super) fn explain(
     };
     let whole = match &last.verb {
         Verb::Claim(claim) => match shown {
-            // Resumed, or a window slid: as it was.
-            Some(record) if record.claim_id != claim.claim_id || record.owner != claim.owner => {
-                matches!(before, Some(Held::Record(known)) if known.token == record.token)
-                    || before.is_none()
+            Some(record) => {
+                // Resumed, or a window slid: the token is the one before.
+                let before_it = match before {
+                    Some(Held::Record(known)) => known.token == record.token,
+                    before => before.is_none(),
+                };
+                let asked = record.claim_id == claim.claim_id && record.owner == claim.owner;
+                let done = match &claim.mode {
+                    Mode::Lease => true,
+                    Mode::Once { result } => {
+                        record.state != State::Done || same_result(&record.result, result)
+                    }
+                };
+                before_it || (asked && done)
             }
-            Some(record) => match &claim.mode {
-                Mode::Lease => true,
-                Mode::Once { result } => {
-                    record.state != State::Done || same_result(&record.result, result)
-                }
-            },
             None => match &claim.mode {
                 // Also where its window slid.
                 Mode::Once { .. } => {

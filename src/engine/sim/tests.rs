@@ -37,6 +37,7 @@ fn run(seed: u64) -> Result<World, Broken> {
         world.come_up(true)?;
     }
     world.close()?;
+    world.check()?;
     world.come_up(false)?;
     Ok(world)
 }
@@ -233,6 +234,7 @@ fn recovers(world: &mut World) -> Result<(), Broken> {
     world.settle()?;
     world.audit_keys()?;
     world.close()?;
+    world.check()?;
     world.come_up(false)
 }
 

@@ -4,6 +4,7 @@
 //! was woken goes on, the journal thread or the store thread takes one step, the clocks move. Whoever was not
 //! woken does not go on: a lost wake-up shows as an answer that never comes.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,8 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
+use parking_lot::Mutex;
+
 use super::audit::{At, Auditor, Broken};
-use super::clients::{Clients, all_keys, policies};
+use super::clients::{Clients, KEYS, NAMESPACES, all_keys, policies};
 use super::dice::Dice;
 use super::disk::{Device, Op};
 use super::{START, Tap};
@@ -24,9 +28,10 @@ use crate::engine::reserve::Reserve;
 use crate::engine::{Engine, EngineError, Limits, Options, Report, Unavailable, Unit};
 use crate::journal;
 use crate::model::body::Content;
-use crate::model::command::{Command, Verb};
+use crate::model::command::{Command, List, Verb};
+use crate::model::key::RecordKey;
 use crate::model::outcome::{Outcome, Shown};
-use crate::model::record::{Lsn, Record};
+use crate::model::record::{Lsn, Record, State, Token};
 use crate::model::time::{Span, Timestamp};
 use crate::store::{self, Store};
 
@@ -283,16 +288,89 @@ impl World {
         self.audit_keys()
     }
 
-    /// Asks about every key, and waits for all answers.
+    /// Asks about every key, waits for all answers, and compares what a listing says.
     pub(super) fn audit_keys(&mut self) -> Result<(), Broken> {
+        self.settle()?;
+        self.heard = Some(Vec::new());
         for key in all_keys() {
             self.submit(Unit::One(Command::new(key, Verb::Get)));
         }
         self.settle()?;
-        match self.failure() {
-            Some(error) => Err(format!("it stopped for no reason: {error}")),
-            None => Ok(()),
+        let heard = self.heard.take().unwrap_or_default();
+        let got: BTreeMap<RecordKey, (State, Token)> = heard
+            .into_iter()
+            .filter_map(|(command, answer)| {
+                let shown = answer.ok()?.record?;
+                Some((command.key, (shown.state, shown.record.token)))
+            })
+            .collect();
+        let listed = self.list_all()?;
+        if let Some(error) = self.failure() {
+            return Err(format!("it stopped for no reason: {error}"));
         }
+        if listed != got {
+            return Err(format!("listed: {listed:?}\n  got: {got:?}"));
+        }
+        Ok(())
+    }
+
+    /// What listings say, page by page. Nothing that they show is missing in the count.
+    fn list_all(&mut self) -> Result<BTreeMap<RecordKey, (State, Token)>, Broken> {
+        let listed = Arc::new(Mutex::new((BTreeMap::new(), Vec::new())));
+        let Some(running) = &self.running else {
+            return Ok(BTreeMap::new());
+        };
+        for namespace in NAMESPACES {
+            let (engine, listed) = (running.engine.clone(), listed.clone());
+            let future = async move {
+                let (mut after, mut records) = (None, 0);
+                loop {
+                    let list = List {
+                        namespace: namespace.into(),
+                        state: None,
+                        prefix: Bytes::new(),
+                        due: false,
+                        after,
+                        limit: 3,
+                    };
+                    let Ok(page) = engine.list(list).await else {
+                        return Vec::new();
+                    };
+                    records += page.records.len() as u64;
+                    for (key, outcome) in page.records {
+                        let shown = outcome.record.unwrap();
+                        let facts = (shown.state, shown.record.token);
+                        listed.lock().0.insert(key, facts);
+                    }
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                let count = engine.count(namespace).await;
+                listed.lock().1.push((namespace, records, count));
+                Vec::new()
+            };
+            self.tickets += 1;
+            self.tasks.push(Task {
+                ticket: self.tickets,
+                commands: Vec::new(),
+                future: Box::pin(future),
+                woken: Arc::new(Woken(true.into())),
+                decided: false,
+            });
+        }
+        self.settle()?;
+        let (listed, counts) = std::mem::take(&mut *listed.lock());
+        for (namespace, records, count) in counts {
+            // Beside each record there may be one past its retention whose bucket is not over.
+            if count.is_ok_and(|count| count < records || count > 2 * KEYS) {
+                return Err(format!(
+                    "{namespace}: {records} are listed and {count:?} counted"
+                ));
+            }
+        }
+        Ok(listed)
     }
 
     pub(super) fn submit(&mut self, unit: Unit) {
@@ -653,11 +731,23 @@ impl World {
         self.audit_start()
     }
 
+    /// What a check finds wrong with the store, while nobody uses it: nothing.
+    pub(super) fn check(&self) -> Result<(), Broken> {
+        let (options, _) = self.options();
+        let report = store::check_backend(&self.device.source(STORE), options.store);
+        let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
+        match report.findings.as_slice() {
+            [] => Ok(()),
+            findings => Err(format!("a check finds {findings:?}")),
+        }
+    }
+
     /// One life of the process, from a start that went well to some end.
     pub(super) fn live(&mut self) -> Result<(), Broken> {
         let mut turns = 50 + self.dice.below(400);
-        if self.dice.one_in(8) {
-            turns *= 6;
+        self.clients.heavy = self.dice.one_in(10);
+        if self.clients.heavy || self.dice.one_in(10) {
+            turns *= 8;
         }
         self.hurried = self.dice.one_in(6);
         let ending = self.dice.below(10);

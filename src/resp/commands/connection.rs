@@ -99,6 +99,11 @@ impl Connection {
         namespace(self.database).unwrap_or(DEFAULT_NAMESPACE)
     }
 
+    /// Whether it has given a secret.
+    pub(in crate::resp) fn is_known(&self) -> bool {
+        self.credential.is_some()
+    }
+
     /// As it is, without what `EXEC` ends.
     pub(super) fn copy(&self) -> Connection {
         Connection {

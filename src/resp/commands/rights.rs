@@ -14,7 +14,7 @@ fn needed(command: &Description) -> Option<Right> {
         "once.replay" | "once.forget" => Some(Right::Operate),
         "once.get" => Some(Right::Read),
         "flushall" | "flushdb" | "config|set" => Some(Right::Admin),
-        "eval" | "evalsha" => Some(Right::Claim),
+        "eval" | "evalsha" | "script|load" | "script|flush" => Some(Right::Claim),
         _ if command.group == "once" || command.is("write") => Some(Right::Claim),
         _ if command.is("readonly") => Some(Right::Read),
         _ => None,

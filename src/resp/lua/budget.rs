@@ -29,7 +29,7 @@ impl Limits {
     /// Of every script. Lock scripts take some 50 instructions and 20 microseconds.
     pub(in crate::resp) const SCRIPT: Limits = Limits {
         instructions: 200_000,
-        time: Duration::from_millis(10),
+        time: Duration::from_millis(5),
         memory: 4 << 20,
         patterns: 5_000_000,
     };
@@ -70,24 +70,31 @@ impl Budget {
         let budget = self.clone();
         let triggers = HookTriggers::new().every_nth_instruction(EVERY);
         lua.set_hook(triggers, move |lua, _| {
-            let taken = budget
+            budget
                 .instructions
                 .fetch_add(EVERY.into(), Ordering::Relaxed);
-            let late = || {
-                let began = budget.began.lock();
-                began
-                    .as_ref()
-                    .is_some_and(|work| work.spent() > budget.limits.time)
-            };
-            if taken < budget.limits.instructions && !late() {
+            if budget.look().is_ok() {
                 return Ok(VmState::Continue);
             }
-            budget.over.store(true, Ordering::Relaxed);
             // From here on at every instruction: no pcall gets any further.
             let every = HookTriggers::new().every_nth_instruction(1);
             lua.set_hook(every, |_, _| Err(mlua::Error::runtime(OVER)))?;
             Err(mlua::Error::runtime(OVER))
         })
+    }
+
+    /// Looks at the clock and at the count, and ends the script where either is over.
+    pub(super) fn look(&self) -> mlua::Result<()> {
+        let late = || {
+            let began = self.began.lock();
+            began
+                .as_ref()
+                .is_some_and(|work| work.spent() > self.limits.time)
+        };
+        if self.instructions.load(Ordering::Relaxed) > self.limits.instructions || late() {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        self.check()
     }
 
     /// Whether it goes on at all; the error goes through every `pcall`.

@@ -116,9 +116,12 @@ impl Prepared {
         };
         let reply_to = &reply_to;
         let ended = self.lua.scope(|scope| {
-            let caught = scope
-                .create_function(move |lua, args: MultiValue| values::read(lua, &reply_to(args)))?;
+            let caught = scope.create_function(move |lua, args: MultiValue| {
+                self.budget.look()?;
+                values::read(lua, &reply_to(args))
+            })?;
             let call = scope.create_function(move |lua, args: MultiValue| {
+                self.budget.look()?;
                 let reply = reply_to(args);
                 match reply.strip_prefix(b"-") {
                     Some(text) => Err(values::Raised::error(

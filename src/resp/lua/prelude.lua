@@ -40,6 +40,24 @@ string.rep = function(text, count, ...)
   end
   return rep(text, count, ...)
 end
+for _, name in ipairs({ "upper", "lower", "reverse" }) do
+  local plain = string[name]
+  string[name] = function(text)
+    local refused = type(text) == "string" and tools.weigh_rep("", #text)
+    if refused then
+      error(refused, 2)
+    end
+    return plain(text)
+  end
+end
+local sort = table.sort
+table.sort = function(list, ...)
+  local refused = type(list) == "table" and tools.weigh_rep("", #list * 64)
+  if refused then
+    error(refused, 2)
+  end
+  return sort(list, ...)
+end
 string.gfind = string.gmatch
 string.dump = nil
 math.randomseed = function() end

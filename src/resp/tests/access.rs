@@ -132,6 +132,7 @@ fn a_credential_does_what_its_rights_say_where_it_may_go() {
         ("SET a 2", &refused("reader", "set")),
         ("ONCE.CLAIM k", &refused("reader", "once.claim")),
         ("EVAL 'return 1' 0", &refused("reader", "eval")),
+        ("SCRIPT FLUSH", &refused("reader", "script|flush")),
         ("EVAL_RO \"return redis.call('get', KEYS[1])\" 1 a", "$1 1"),
     ]);
     let write = desk.say("EVAL_RO \"return redis.call('set', KEYS[1], 2)\" 1 a");
@@ -140,4 +141,31 @@ fn a_credential_does_what_its_rights_say_where_it_may_go() {
         desk.say("AUTH r00t\nGET a\nFLUSHALL\nGET a"),
         "+OK $1 1 +OK $-1"
     );
+}
+
+#[test]
+fn somebody_unknown_sends_little_or_is_closed() {
+    let many = "*11\r\n".to_owned() + &"$1\r\na\r\n".repeat(11);
+    for (sent, expected) in [
+        (
+            &*many,
+            "-ERR Protocol error: unauthenticated multibulk length\r\n",
+        ),
+        (
+            "*2\r\n$4\r\nECHO\r\n$16385\r\n",
+            "-ERR Protocol error: unauthenticated bulk length\r\n",
+        ),
+    ] {
+        let (answer, closed) = desk().talk(sent.as_bytes(), usize::MAX);
+        assert_eq!(
+            (String::from_utf8_lossy(&answer).as_ref(), closed),
+            (expected, true)
+        );
+        let mut desk = desk();
+        desk.say("AUTH r3ad");
+        assert!(
+            !desk.talk(sent.as_bytes(), usize::MAX).1,
+            "it may send more"
+        );
+    }
 }

@@ -151,7 +151,7 @@ fn nothing_outside_the_sandbox_is_in_reach() {
 
 #[test]
 fn what_takes_too_long_ends_and_no_pcall_saves_it() {
-    const LONG: &str = "-ERR the script takes too long: at most 200000 instructions and 10 ms";
+    const LONG: &str = "-ERR the script takes too long: at most 200000 instructions and 5 ms";
     const MEMORY: &str = "-ERR the script needs too much memory";
     const PATTERNS: &str = "texts this long take too much time here";
     let mut desk = Desk::new();
