@@ -382,10 +382,10 @@ impl Keeper {
     }
 }
 
-/// Keeps the memory of a map for the next one, if that is half full by now. Clearing and freeing megabytes takes
+/// Keeps the memory of a map for the next one, if there is much to do. Clearing and freeing megabytes takes
 /// a while: both outside the lock.
 fn reuse(inner: &Inner, frozen: Frozen) {
-    let busy = inner.core.lock().recent.active_bytes() >= inner.limits.freeze_at / 4;
+    let busy = inner.core.lock().recent.active_bytes() >= inner.limits.freeze_at / 2;
     let mut spare = Arc::into_inner(frozen.rows).filter(|_| busy);
     if let Some(spare) = &mut spare {
         spare.clear();

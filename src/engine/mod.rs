@@ -57,6 +57,8 @@ use crate::store::{self, Bodies, Reader, StoreError};
 
 /// How long a batch waits for memory or a segment before it is refused.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest that a write waits for those before it where memory for recent ones runs short.
+const SLOWEST: Duration = Duration::from_millis(20);
 /// The file system a journal is laid out for where nobody looked: defaults as on any large one.
 const DISK: u64 = 64 << 30;
 /// How often what was read from the store may be overtaken by a checkpoint before the next one waits.
@@ -180,6 +182,17 @@ impl Limits {
         self.max_frame.min(self.recent_bytes as u64 / 4)
     }
 
+    /// How long a write waits while recent writes take so many bytes: not at all up to three quarters of what they
+    /// may take.
+    fn delay(&self, recent: usize) -> Duration {
+        let free = self.recent_bytes / 4 * 3;
+        let over = recent.saturating_sub(free).min(self.recent_bytes / 4);
+        let share = (over as u64).saturating_mul(SLOWEST.as_micros() as u64)
+            / (self.recent_bytes as u64 / 4).max(1);
+        // The clock of the timers has milliseconds.
+        Duration::from_millis(share.div_ceil(1000))
+    }
+
     fn resolve(options: &Options) -> Result<Limits, EngineError> {
         let max_frame = max_frame(options.journal.segment_size);
         let bodies = options.body_limit.saturating_mul(2);
@@ -200,7 +213,7 @@ impl Limits {
         }
         Ok(Limits {
             recent_bytes: options.recent_bytes,
-            freeze_at: options.recent_bytes / 2,
+            freeze_at: options.recent_bytes / 4,
             max_frame,
             tick: options.tick.max(Duration::from_millis(1)),
         })
@@ -406,6 +419,7 @@ impl Engine {
         let mut fetched = Fetched::default();
         let mut redos = 0;
         let mut hold = None;
+        self.slow_down(units).await;
         loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
@@ -451,6 +465,27 @@ impl Engine {
                     fetched.found.extend(found);
                 }
             }
+        }
+    }
+
+    /// Where writes come faster than the store takes them, each waits a little, the longer the less memory is
+    /// left: many short waits in place of one that lasts a whole checkpoint.
+    async fn slow_down(&self, units: &[Unit]) {
+        let mut writes = units.iter().flat_map(Unit::commands);
+        if !writes.any(|command| cost::writes(&command.verb)) {
+            return;
+        }
+        let room_made = self.inner.room_made.notified();
+        let delay = {
+            let core = self.inner.core.lock();
+            if core.full {
+                return;
+            }
+            self.inner.limits.delay(core.recent.bytes())
+        };
+        if delay > Duration::ZERO {
+            // Either way it is tried now.
+            let _ = tokio::time::timeout(delay, room_made).await;
         }
     }
 
@@ -775,6 +810,23 @@ mod tests {
         };
         assert_eq!(decide(0), Verdict::Busy, "it was read and holds");
         assert_eq!(decide(1), Verdict::Acquired(Reason::New), "it is void");
+    }
+
+    #[test]
+    fn writes_wait_the_longer_the_less_memory_is_left() {
+        let limits = Limits::resolve(&Options::default()).unwrap();
+        let quarter = limits.recent_bytes / 4;
+        for (bytes, millis) in [
+            (0, 0),
+            (quarter * 3, 0),
+            (quarter * 3 + quarter / 40, 1),
+            (quarter * 3 + quarter / 2, 10),
+            (quarter * 4, 20),
+            (usize::MAX, 20),
+        ] {
+            let delay = limits.delay(bytes);
+            assert_eq!(delay, Duration::from_millis(millis), "{bytes} bytes");
+        }
     }
 
     #[tokio::test]

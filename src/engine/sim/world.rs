@@ -220,7 +220,7 @@ impl World {
         let recent_bytes = if large { 64 << 20 } else { 128 << 10 };
         let limits = Limits {
             recent_bytes,
-            freeze_at: recent_bytes / 2,
+            freeze_at: recent_bytes / 4,
             max_frame: 16 << 10,
             tick: Duration::from_secs(1),
         };
