@@ -337,33 +337,37 @@ impl Engine {
     /// durable. Answers come in the order of the commands, those of a [`Unit::All`] one by one.
     pub async fn submit(&self, units: Vec<Unit>) -> Vec<Result<Outcome, Unavailable>> {
         let mut answers = Vec::with_capacity(units.len());
-        let mut durable = Vec::new();
         for part in parts(&units, self.inner.limits.recent_bytes / 8) {
             // Parts of it yet to be decided, the first one on top.
             let mut rest = vec![part];
             while let Some(part) = rest.pop() {
                 let commands = part.iter().map(|unit| unit.commands().len()).sum();
-                match self.decide(part).await {
-                    Ok(Some(decided)) => {
-                        answers.extend(decided.answers);
-                        durable.extend(decided.durable);
-                    }
+                let decided = match self.decide(part).await {
+                    Ok(Some(decided)) => decided,
                     Ok(None) => {
                         let (first, second) = part.split_at(part.len() / 2);
                         rest.extend([second, first]);
+                        continue;
                     }
-                    Err(why) => answers.extend(std::iter::repeat_n(Err(why), commands)),
+                    Err(why) => {
+                        answers.extend(std::iter::repeat_n(Err(why), commands));
+                        continue;
+                    }
+                };
+                answers.extend(decided.answers);
+                #[cfg(feature = "canary")]
+                if crate::canary::has(crate::canary::Fault::ReplyBeforeSync) {
+                    continue;
                 }
-            }
-        }
-        #[cfg(feature = "canary")]
-        if crate::canary::has(crate::canary::Fault::ReplyBeforeSync) {
-            return answers;
-        }
-        for durable in durable {
-            if durable.await.is_err() {
-                // The journal failed: what was decided may or may not be on the disk.
-                return answers.iter().map(|_| Err(Unavailable::Stopping)).collect();
+                // Each part before the next: who is told that a frame is durable has to tell the others, so nobody
+                // holds a wake-up that he does not look at.
+                if let Some(durable) = decided.durable
+                    && durable.await.is_err()
+                {
+                    // The journal failed: what was decided may or may not be on the disk.
+                    let all = units.iter().map(|unit| unit.commands().len()).sum();
+                    return std::iter::repeat_n(Err(Unavailable::Stopping), all).collect();
+                }
             }
         }
         answers
@@ -878,6 +882,35 @@ mod tests {
                 .all(|outcome| outcome.as_ref().is_ok_and(Outcome::holds))
         );
         engine.close().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_pipeline_that_is_decided_in_parts_is_answered_and_so_are_those_beside_it() {
+        let mut options = options();
+        options.recent_bytes = 8 << 20;
+        options.body_limit = 64 << 10;
+        let engine = Engine::volatile(options);
+        let clients: Vec<_> = (0..8)
+            .map(|client| {
+                let engine = engine.clone();
+                tokio::spawn(async move {
+                    for round in 0..5 {
+                        let units = (0..3000).map(|at| command(&format!("{client}-{at}"), claim()));
+                        let answers = engine.submit(units.collect()).await;
+                        assert_eq!(answers.len(), 3000);
+                        assert!(answers.iter().all(Result::is_ok), "round {round}");
+                        one(&engine, command(&format!("beside-{client}"), claim())).await;
+                    }
+                })
+            })
+            .collect();
+        let all = async {
+            for client in clients {
+                client.await.unwrap();
+            }
+        };
+        let all = tokio::time::timeout(Duration::from_secs(60), all).await;
+        assert!(all.is_ok(), "somebody was never told");
     }
 
     #[tokio::test(flavor = "multi_thread")]

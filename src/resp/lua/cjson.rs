@@ -1,8 +1,14 @@
 //! The library `cjson`: JSON in scripts, as far as its two functions and `null` go.
 
+use std::cell::Cell;
+
 use mlua::{LightUserData, Lua, Table, Value};
 use serde_json::{Map, Number, Value as Json};
 
+/// What a script may build of JSON at once, in bytes: outside Lua its limit on memory does not count.
+const MAX_JSON: usize = 16 << 20;
+/// What a value takes beside its text.
+const NODE: usize = 64;
 /// How deep values may nest, in both directions.
 const MAX_DEPTH: usize = 32;
 
@@ -15,7 +21,7 @@ pub(super) fn table(lua: &Lua) -> mlua::Result<Table> {
     cjson.raw_set(
         "encode",
         lua.create_function(|lua, value: Value| {
-            let json = encode(&value, MAX_DEPTH)?;
+            let json = encode(&value, MAX_DEPTH, &Cell::new(MAX_JSON))?;
             lua.create_string(json.to_string())
         })?,
     )?;
@@ -36,7 +42,14 @@ fn too_deep() -> mlua::Error {
 }
 
 /// A table with keys 1 to n is an array, as is an empty one's opposite in cjson: `{}`.
-fn encode(value: &Value, depth: usize) -> mlua::Result<Json> {
+fn encode(value: &Value, depth: usize, left: &Cell<usize>) -> mlua::Result<Json> {
+    let len = match value {
+        // A byte that is escaped takes six.
+        Value::String(text) => text.as_bytes().len().saturating_mul(6),
+        _ => 0,
+    };
+    let rest = left.get().checked_sub(len.saturating_add(NODE));
+    left.set(rest.ok_or_else(|| mlua::Error::runtime("JSON: more than a script may build"))?);
     Ok(match value {
         Value::Nil | Value::LightUserData(_) => Json::Null,
         Value::Boolean(value) => Json::Bool(*value),
@@ -56,13 +69,18 @@ fn encode(value: &Value, depth: usize) -> mlua::Result<Json> {
             let len = table.raw_len();
             if len > 0 {
                 let items = table.sequence_values::<Value>();
-                let items = items.map(|item| encode(&item?, depth));
+                let items = items.map(|item| encode(&item?, depth, left));
                 return Ok(Json::Array(items.collect::<mlua::Result<_>>()?));
             }
             let mut map = Map::new();
             for pair in table.pairs::<Value, Value>() {
                 let (name, value) = pair?;
-                map.insert(super::values::shown(&name), encode(&value, depth)?);
+                let name = match &name {
+                    Value::Integer(number) => number.to_string(),
+                    Value::Number(number) => super::values::number_text(*number),
+                    name => super::values::shown(name),
+                };
+                map.insert(name, encode(&value, depth, left)?);
             }
             Json::Object(map)
         }

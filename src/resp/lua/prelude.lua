@@ -1,14 +1,9 @@
 -- The world of one script: what Redis gives its scripts, and nothing else. A state runs one script and is
 -- dropped, so what a script does to this world ends with it.
 local tools = ...
-local pcall, xpcall, error, type, tostring, setmetatable, select =
-  pcall, xpcall, error, type, tostring, setmetatable, select
+local pcall, xpcall, error, type, tostring, tonumber, setmetatable, select, unpack =
+  pcall, xpcall, error, type, tostring, tonumber, setmetatable, select, unpack
 local string, table, math = string, table, math
-
-local function passed(...)
-  tools.check()
-  return ...
-end
 
 -- Redis hands the text of an error table out.
 local function told(ok, err, ...)
@@ -34,6 +29,8 @@ for _, name in ipairs({ "find", "match", "gmatch", "gsub" }) do
 end
 local rep = string.rep
 string.rep = function(text, count, ...)
+  -- A text that reads as a number is one to the library.
+  count = tonumber(count) or count
   local refused = type(count) == "number" and tools.weigh_rep(text, count)
   if refused then
     error(refused, 2)
@@ -57,6 +54,30 @@ table.sort = function(list, ...)
     error(refused, 2)
   end
   return sort(list, ...)
+end
+-- Lua goes from the end of the list to the position, wherever that is.
+local insert = table.insert
+table.insert = function(list, ...)
+  if select("#", ...) == 2 and type(list) == "table" then
+    local at = tonumber((...))
+    if at and not (at >= 1 and at <= #list + 1) then
+      error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    end
+  end
+  return insert(list, ...)
+end
+-- Lua counts the results in an int, which overflows.
+local plain_unpack, most_results = unpack, 8000
+local function bounded_unpack(list, first, last)
+  local from = first == nil and 1 or tonumber(first)
+  local to = last == nil and type(list) == "table" and #list or tonumber(last)
+  if from and to then
+    local small = from > -1e9 and from < 1e9 and to > -1e9 and to < 1e9
+    if not (small and to - from < most_results) then
+      error("too many results to unpack", 2)
+    end
+  end
+  return plain_unpack(list, first, last)
 end
 string.gfind = string.gmatch
 string.dump = nil
@@ -111,13 +132,21 @@ local env = {
   _VERSION = _VERSION, assert = assert, error = error, getmetatable = getmetatable,
   ipairs = ipairs, next = next, pairs = pairs, rawequal = rawequal, rawget = rawget,
   rawset = rawset, select = select, setmetatable = setmetatable, tonumber = tonumber,
-  tostring = tostring, type = type, unpack = unpack,
+  tostring = tostring, type = type, unpack = bounded_unpack,
   string = string, table = table, math = math,
   redis = redis, server = redis, bit = tools.bit, cjson = tools.cjson,
 }
 env._G = env
 env.pcall = function(...) return told(pcall(...)) end
-env.xpcall = function(...) return passed(xpcall(...)) end
+-- While Lua runs a handler of xpcall nothing can end it: so it runs after the call that failed.
+local function handled(handler, ok, ...)
+  tools.check()
+  if ok then
+    return ok, ...
+  end
+  return ok, handler(...)
+end
+env.xpcall = function(called, handler) return handled(handler, pcall(called)) end
 env.collectgarbage = function() return 0 end
 env.loadstring = function(text) return tools.load(text) end
 

@@ -112,9 +112,17 @@ fn shown(lua: &Lua, (value, worded): (Value, Option<bool>)) -> mlua::Result<mlua
 
 /// A line of the server's log.
 fn log(_: &Lua, (level, parts): (f64, Variadic<Value>)) -> mlua::Result<()> {
-    let parts: Vec<String> = parts.iter().map(values::shown).collect();
-    let mut text = parts.join(" ");
+    let mut text = String::new();
+    for part in parts.iter() {
+        if text.len() > MAX_LOG {
+            break;
+        }
+        text.push_str(if text.is_empty() { "" } else { " " });
+        text.push_str(&values::shown(part));
+    }
     text.truncate(text.floor_char_boundary(MAX_LOG));
+    // One call is one line of the log.
+    let text = text.replace(|letter: char| letter.is_control(), " ");
     match level {
         level if level >= 3.0 => tracing::warn!(target: "script", "{text}"),
         level if level >= 2.0 => tracing::info!(target: "script", "{text}"),

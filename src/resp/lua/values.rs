@@ -12,10 +12,21 @@ const MAX_VALUES: usize = 100_000;
 /// How many bytes a script may return.
 const MAX_BYTES: usize = 16 << 20;
 
+/// Bytes that one command of a script may be given.
+const MAX_ARGUMENTS: usize = 16 << 20;
+
 /// The arguments of `redis.call`.
 pub(super) fn arguments(args: MultiValue) -> Result<Vec<Bytes>, &'static str> {
     if args.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call");
+    }
+    // Before anything is copied: outside Lua its limit on memory does not count.
+    let len = |value: &Value| match value {
+        Value::String(text) => text.as_bytes().len(),
+        _ => 0,
+    };
+    if args.iter().map(len).sum::<usize>() > MAX_ARGUMENTS {
+        return Err("ERR the arguments of one command of a script have at most 16 MiB");
     }
     let argument = |value: &Value| match value {
         Value::String(text) => Some(Bytes::copy_from_slice(&text.as_bytes())),

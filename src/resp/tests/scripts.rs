@@ -304,3 +304,52 @@ fn a_script_reads_large_values_that_are_in_the_store_alone() {
     desk.restart();
     assert_eq!(desk.say("STRLEN k\nPTTL k"), ":300000 :5000");
 }
+
+#[test]
+fn no_function_of_the_library_crashes_or_escapes_its_bounds() {
+    let mut desk = Desk::new();
+    for script in [
+        // Counts that overflow an int of Lua's.
+        "return unpack({},-2147483648,2147483647)",
+        "return unpack({1,2,3},0,2147483647)",
+        "return unpack({},-2,2147483646)",
+        "return unpack({},0/0,3)",
+        "return unpack({},1e300,3)",
+        "return unpack({},'0','2147483647')",
+        // Loops inside of one function.
+        "return string.rep('', '2000000000')",
+        "return string.rep('', '0x7fffffff')",
+        "return table.insert({}, -2000000000, 1)",
+        "return table.insert({}, '-2000000000', 1)",
+        // A handler that nothing would interrupt.
+        "return xpcall(function() while true do end end, function() while true do end end)",
+        // Memory outside of Lua's.
+        "local t={1,1} for i=1,26 do t={t,t} end return #cjson.encode(t)",
+        "local x=string.rep('a',1000000) local t={} for i=1,1500 do t[i]=x end return #cjson.encode(t)",
+        "local x=string.rep('a',1000000) local t={} for i=1,2500 do t[i]=x end return redis.call('MGET',unpack(t))",
+    ] {
+        let answer = eval(&mut desk, script, &[], &[]);
+        assert!(answer.starts_with("-ERR "), "{script}: {answer}");
+    }
+    for (script, answer) in [
+        ("return {unpack({1,2,3})}", "*3 :1 :2 :3"),
+        ("return {unpack({1,2,3},2)}", "*2 :2 :3"),
+        ("return {unpack({1,2,3},'2','2')}", "*1 :2"),
+        ("return string.rep('ab', '3')", "$6 ababab"),
+        (
+            "local t={1,3} table.insert(t,2,2) table.insert(t,4) return t",
+            "*4 :1 :2 :3 :4",
+        ),
+        (
+            "local ok, told = xpcall(function() error('x', 0) end, function(e) return e .. 'y' end) return told",
+            "$2 xy",
+        ),
+        (
+            "return {xpcall(function() return 1, 2 end, tostring)}",
+            "*3 :1 :1 :2",
+        ),
+        ("return cjson.encode({[2]=1})", "$7 {\"2\":1}"),
+    ] {
+        assert_eq!(eval(&mut desk, script, &[], &[]), answer, "{script}");
+    }
+}
