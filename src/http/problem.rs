@@ -187,6 +187,7 @@ impl From<Unavailable> for Refusal {
                 Refusal::unavailable(detail)
             }
             Unavailable::TooLarge => Refusal::too_large(detail),
+            Unavailable::Configured => Refusal::new(StatusCode::CONFLICT, "conflict", detail),
             Unavailable::Namespaces | Unavailable::Program(_) => Refusal::bad_input(detail),
         }
     }
