@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::core::Core;
 use super::cost::Cost;
 use super::gather::Durable;
-use super::{Engine, Flush, PATIENCE, Unavailable};
+use super::{Engine, PATIENCE, Unavailable};
 use crate::model::command::List;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, State};
@@ -102,6 +102,14 @@ impl Engine {
         Ok(namespace)
     }
 
+    /// The policy in force in a namespace at this instant.
+    ///
+    /// # Errors
+    /// [`Unavailable::Stopping`].
+    pub fn policy(&self, namespace: &str) -> Result<Policy, Unavailable> {
+        Ok(self.running()?.policies.get(namespace).clone())
+    }
+
     /// How many records of a namespace show in each state.
     ///
     /// # Errors
@@ -159,41 +167,50 @@ impl Engine {
         policy: Policy,
         by: Option<Box<str>>,
     ) -> Result<(), Unavailable> {
-        let cost = Cost {
-            memory: POLICY_COST,
-            journal: POLICY_COST,
-        };
         loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
-            let mut core = self.running()?;
-            if core.policies.configured.contains(namespace) {
-                return Err(Unavailable::Configured);
-            }
-            if core.policies.by_namespace.get(namespace) == Some(&policy) {
-                let durable = core.wait_for_last();
-                drop(core);
+            if let Some(durable) = self.put_policy(namespace, &policy, by.as_deref())? {
                 return settled(durable).await;
             }
-            if core.full || core.exhausted {
-                return Err(Unavailable::Full);
-            }
-            if core.is_namespace_too_many(namespace) {
-                return Err(Unavailable::Namespaces);
-            }
-            if self.has_room(&mut core, cost) {
-                let was_empty = core.gather.is_empty();
-                core.put_policy(namespace, policy, by)?;
-                let durable = core.wait_for_last();
-                drop(core);
-                drop(was_empty.then(|| Flush(&self.inner)));
-                return settled(durable).await;
-            }
-            drop(core);
             if tokio::time::timeout(PATIENCE, room_made).await.is_err() {
                 return Err(Unavailable::Overloaded);
             }
         }
+    }
+
+    /// Looks under the lock whether there is room for a policy, and puts it. `None`: there is no room yet.
+    fn put_policy(
+        &self,
+        namespace: &str,
+        policy: &Policy,
+        by: Option<&str>,
+    ) -> Result<Option<Option<Durable>>, Unavailable> {
+        let cost = Cost {
+            memory: POLICY_COST,
+            journal: POLICY_COST,
+        };
+        let mut core = self.running()?;
+        if core.policies.configured.contains(namespace) {
+            return Err(Unavailable::Configured);
+        }
+        if core.policies.by_namespace.get(namespace) == Some(policy) {
+            return Ok(Some(core.wait_for_last()));
+        }
+        if core.full || core.exhausted {
+            return Err(Unavailable::Full);
+        }
+        if core.is_namespace_too_many(namespace) {
+            return Err(Unavailable::Namespaces);
+        }
+        if !self.has_room(&mut core, cost) {
+            return Ok(None);
+        }
+        core.put_policy(namespace, policy.clone(), by.map(Box::from))?;
+        let durable = core.wait_for_last();
+        drop(core);
+        self.inner.gathered.notify_one();
+        Ok(Some(durable))
     }
 }
 
