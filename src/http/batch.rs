@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::policy::given;
+use super::document::{Object, given};
 use super::problem::Refusal;
 use super::{Options, TEXT};
 use crate::model::body::{Body, Content, DEFAULT_CONTENT_TYPE};
-use crate::model::command::{Claim, Command, Mode, Payload, Verb};
+use crate::model::command::{BadInput, Claim, Command, Mode, Payload, Verb};
 use crate::model::key::RecordKey;
 use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::record::{KeptResult, OnLeaseEnd, Retention};
@@ -42,7 +42,7 @@ pub fn parse(
     policy: &Policy,
     options: &Options,
 ) -> Result<Batch, Refusal> {
-    let sent: Sent = serde_json::from_slice(bytes)
+    let Object(sent): Object<Sent> = serde_json::from_slice(bytes)
         .map_err(|error| Refusal::bad_input(format!("the body is not a batch: {error}")))?;
     let members = sent.claims.0;
     if members.is_empty() {
@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for Members {
                 let mut members = Vec::new();
                 loop {
                     let at = members.len();
-                    let next = seq.next_element();
+                    let next = seq.next_element::<Object<Member>>();
                     match next
                         .map_err(|error| A::Error::custom(format!("claims[{at}]: {error}")))?
                     {
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for Members {
                                 "more than {MAX_CLAIMS} claims; send several batches"
                             )));
                         }
-                        Some(member) => members.push(member),
+                        Some(Object(member)) => members.push(member),
                     }
                 }
             }
@@ -244,7 +244,7 @@ impl Member {
         {
             payload
                 .fingerprint(FingerprintKind::Json)
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| BadInput::Json(error).to_string())?;
         }
         let verb = Verb::Claim(Box::new(claim));
         verb.check().map_err(|bad| bad.to_string())?;

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod batch;
 pub mod body;
 pub mod connection;
+mod document;
 pub mod guard;
 pub mod json;
 mod link;

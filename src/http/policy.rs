@@ -1,8 +1,9 @@
 //! The policy of a namespace as JSON (SPEC 5, 6): what is absent is the built-in default, what is unknown,
 //! repeated or null is bad input.
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
+use super::document::{Object, given};
 use super::problem::Refusal;
 use crate::model::policy::{
     FingerprintKind, Policy, RangeError, check_attempts, check_delay, check_lease, check_retention,
@@ -14,9 +15,8 @@ use crate::model::time::Span;
 pub const MAX_POLICY: usize = 64 * 1024;
 
 /// As it is sent.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[derive(Default)]
 struct Sent {
     #[serde(deserialize_with = "given")]
     lease: Option<String>,
@@ -38,21 +38,12 @@ struct Sent {
     forget_open_after: Option<String>,
 }
 
-/// A member that is there has a value: null could be read as "none", as "forever" or as "the default".
-pub(super) fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
-}
-
 /// Reads a policy.
 ///
 /// # Errors
 /// Bad input that names the member.
 pub fn parse(bytes: &[u8]) -> Result<Policy, Refusal> {
-    let sent: Sent = serde_json::from_slice(bytes).map_err(|error| {
+    let Object(sent): Object<Sent> = serde_json::from_slice(bytes).map_err(|error| {
         Refusal::bad_input(format!(
             "the body is not a policy: {error}; send {{}} for the defaults"
         ))

@@ -90,8 +90,9 @@ async fn one_invalid_member_refuses_all_by_its_index_and_nothing_is_stored() {
             json!({"key": "k", "mode": "once", "result": "123456789012345678901"}),
             "at most 20 bytes",
         ),
-        (json!({"key": "k", "payload": "{"}), "JSON"),
-        (json!("k"), "invalid type"),
+        (json!({"key": "k", "payload": "{"}), "member name"),
+        (json!("k"), "an object"),
+        (json!(["k"]), "an object"),
     ];
     for (member, word) in table {
         for atomic in [false, true] {

@@ -11,7 +11,7 @@ async fn a_policy_that_is_put_is_in_force_for_the_next_claim_and_answered_as_it_
     let house = House::new();
     let unknown = house.ask("GET", "/v1/namespaces/orders").await.json();
     assert_eq!(unknown["policy_from"], "default");
-    assert_eq!(unknown["policy"]["retention"], "3d");
+    assert_eq!(unknown["policy"]["retention"], "72h");
     let body = r#"{"lease":"90s","retention":"forever","window":"sliding","max_attempts":2,
         "on_lease_end":"hold","backoff":"200ms","backoff_max":"7d","fingerprint":"json",
         "forget_open_after":"30d"}"#;
@@ -87,7 +87,7 @@ async fn a_policy_that_is_not_in_order_is_refused_by_name_and_changes_nothing() 
     let house = House::new();
     let table = [
         ("", "not a policy"),
-        ("[]", "not a policy"),
+        ("[]", "an object"),
         (r#"{"leese":"1s"}"#, "leese"),
         (r#"{"lease":"1s","lease":"2s"}"#, "lease"),
         (r#"{"retention":null}"#, "null"),
