@@ -4,7 +4,7 @@
 //! that it is not there. What was read holds only as long as no checkpoint has dropped the map that hid it,
 //! so it carries the number of checkpoints it was read under.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::clock::Clock;
@@ -76,6 +76,8 @@ pub(super) struct Core {
 pub(super) struct Policies {
     pub(super) by_namespace: BTreeMap<String, Policy>,
     pub(super) standard: Policy,
+    /// Those that the configuration speaks for.
+    pub(super) configured: BTreeSet<String>,
 }
 
 impl Policies {
@@ -399,8 +401,11 @@ impl Core {
     }
 
     fn is_one_namespace_too_many(&self, command: &Command) -> bool {
-        self.namespaces.len() >= MAX_NAMESPACES
-            && !self.namespaces.contains(command.key.namespace())
+        self.is_namespace_too_many(command.key.namespace())
+    }
+
+    pub(super) fn is_namespace_too_many(&self, namespace: &str) -> bool {
+        self.namespaces.len() >= MAX_NAMESPACES && !self.namespaces.contains(namespace)
     }
 
     /// Writes decisions down that stand or fall together. Nothing is written if one of the entries cannot be.

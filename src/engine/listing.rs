@@ -20,13 +20,13 @@ use crate::store::{OwnedRow, Row, Scan, Which};
 const SLICE: usize = 1000;
 
 /// One slice of store and memory, as they stood at one instant.
-struct Slice {
-    records: BTreeMap<RecordKey, Arc<Record>>,
+pub(super) struct Slice {
+    pub(super) records: BTreeMap<RecordKey, Arc<Record>>,
     /// Where the store's part ends; `None`: it ends with the namespace.
-    end: Option<Bytes>,
-    policy: Policy,
-    now: Now,
-    durable: Option<Durable>,
+    pub(super) end: Option<Bytes>,
+    pub(super) policy: Policy,
+    pub(super) now: Now,
+    pub(super) durable: Option<Durable>,
 }
 
 impl Engine {
@@ -38,7 +38,7 @@ impl Engine {
         let mut records = Vec::new();
         let mut after = list.after.clone();
         loop {
-            let slice = self.slice(&list, after.as_ref()).await?;
+            let slice = self.slice(&list, Which::All, after.as_ref()).await?;
             if let Some(durable) = slice.durable {
                 durable.await.map_err(|_| Unavailable::Stopping)?;
             }
@@ -102,7 +102,13 @@ impl Engine {
         Ok(count)
     }
 
-    async fn slice(&self, list: &List, after: Option<&Bytes>) -> Result<Slice, Unavailable> {
+    /// Of the store only the tables asked for, of memory everything.
+    pub(super) async fn slice(
+        &self,
+        list: &List,
+        which: Which,
+        after: Option<&Bytes>,
+    ) -> Result<Slice, Unavailable> {
         loop {
             let number = self.running()?.checkpoints;
             let reader = self.inner.reader.clone();
@@ -115,7 +121,7 @@ impl Engine {
                         prefix: &prefix,
                         after: from.as_deref(),
                         limit: SLICE,
-                        which: Which::All,
+                        which,
                     })
                 })
                 .await?;

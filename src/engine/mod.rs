@@ -18,6 +18,7 @@ mod gather;
 pub mod inspect;
 mod late;
 mod listing;
+mod namespaces;
 mod open;
 pub mod program;
 mod recent;
@@ -43,6 +44,7 @@ use self::clock::Source;
 use self::core::{Asked, Core, Fetched, Found, Phase};
 use self::cost::Cost;
 pub use self::error::EngineError;
+pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
 use crate::journal::frame::max_frame;
@@ -87,6 +89,8 @@ pub enum Unavailable {
     TooLarge,
     /// There are [`MAX_NAMESPACES`] namespaces already, and this would be one more.
     Namespaces,
+    /// The configuration speaks for this namespace's policy.
+    Configured,
     /// A bound of programs.
     Program(program::Bound),
     /// A rule of the engine's own was broken; the log says which.
@@ -108,6 +112,9 @@ impl fmt::Display for Unavailable {
             Unavailable::TooLarge => "more than may be written in one step; send less at once",
             Unavailable::Namespaces => {
                 "there are 10000 namespaces already; use one of them, with what tells jobs apart in the key"
+            }
+            Unavailable::Configured => {
+                "the configuration file sets the policy of this namespace, and speaks last at every start; change it there"
             }
             Unavailable::Defect => {
                 "a defect of the server: nothing was stored; report it with the server's log"

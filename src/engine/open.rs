@@ -155,6 +155,7 @@ pub(super) fn recover(
     let mut policies = Policies {
         by_namespace: redone.policies,
         standard: Policy::default(),
+        configured: options.policies.keys().cloned().collect(),
     };
     // The configuration speaks last.
     policies.by_namespace.extend(options.policies);
@@ -351,11 +352,12 @@ pub(super) fn redo_entry(redone: &mut Redone, entry: Entry) -> Result<(), Engine
             let hash = redone.recent.hash(&key);
             redone.recent.put(hash, &key, change, None);
         }
-        Change::Policy(namespace, Some(policy)) => {
-            redone.policies.insert(namespace.into(), policy);
-        }
-        Change::Policy(namespace, None) => {
-            redone.policies.remove(&*namespace);
+        Change::Policy(namespace, policy) => {
+            redone.recent.put_policy(&namespace, policy.clone());
+            match policy {
+                Some(policy) => redone.policies.insert(namespace.into(), policy),
+                None => redone.policies.remove(&*namespace),
+            };
         }
         Change::None(_) | Change::Tally(_) => {}
     }

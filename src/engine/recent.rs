@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::model::body::Content;
 use crate::model::key::RecordKey;
+use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, State, Token};
 use crate::model::time::Timestamp;
 use crate::store::{Checkpoint, CodecError, KeyHasher, Memtable, Row, Write};
@@ -56,6 +57,7 @@ impl Difference {
 pub(super) struct Recent {
     active: Memtable,
     balance: Balance,
+    policies: BTreeMap<Box<str>, Option<Policy>>,
     frozen: Option<Frozen>,
     /// Memory for the next map, while there is much to do.
     spare: Option<Memtable>,
@@ -72,16 +74,20 @@ pub(super) struct Frozen {
     /// When it was frozen, in engine time.
     pub(super) at: Timestamp,
     balance: Arc<Balance>,
+    policies: Arc<BTreeMap<Box<str>, Option<Policy>>>,
 }
 
 impl Frozen {
     /// The map as the store takes it.
     pub(super) fn checkpoint(&self, mark: Vec<u8>) -> Checkpoint {
+        let policies = self.policies.iter();
         Checkpoint {
             lsn: self.lsn,
             next_token: self.next_token,
             mark,
-            policies: Vec::new(),
+            policies: policies
+                .map(|(name, policy)| (name.clone(), policy.clone()))
+                .collect(),
             changes: self.rows.clone(),
         }
     }
@@ -93,6 +99,7 @@ impl Recent {
         Recent {
             active: Memtable::new(hasher),
             balance: Balance::new(),
+            policies: BTreeMap::new(),
             frozen: None,
             spare: None,
         }
@@ -141,6 +148,11 @@ impl Recent {
         self.active.put(hash, key.joined(), write);
     }
 
+    /// Takes in the policy of a namespace; without one, the defaults hold again.
+    pub(super) fn put_policy(&mut self, namespace: &str, policy: Option<Policy>) {
+        self.policies.insert(namespace.into(), policy);
+    }
+
     /// Bytes that no checkpoint has taken up yet.
     pub(super) fn active_bytes(&self) -> usize {
         self.active.bytes()
@@ -155,7 +167,7 @@ impl Recent {
 
     /// Nothing waits for a checkpoint.
     pub(super) fn is_empty(&self) -> bool {
-        self.active.is_empty() && self.frozen.is_none()
+        self.active.is_empty() && self.policies.is_empty() && self.frozen.is_none()
     }
 
     /// Freezes what is active. A map frozen before is still there after a checkpoint that failed for want of
@@ -170,6 +182,7 @@ impl Recent {
                 next_token,
                 at,
                 balance: Arc::new(mem::take(&mut self.balance)),
+                policies: Arc::new(mem::take(&mut self.policies)),
             }
         });
         self.frozen = Some(frozen.clone());

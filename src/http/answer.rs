@@ -100,6 +100,17 @@ impl Answer {
         }
     }
 
+    /// The member that an atomic batch was refused for: never a success, also where the key is done.
+    #[must_use]
+    pub fn refused_member(outcome: &Outcome, key: &RecordKey) -> Answer {
+        if outcome.verdict.refused() {
+            return Answer::decided(outcome, key);
+        }
+        let status = StatusCode::CONFLICT;
+        let body = json::already_done(key, status).into();
+        Answer::new(status, outcome.verdict.name(), Media::Problem, body)
+    }
+
     /// The bytes of a payload or result, or `None` where they are not at hand.
     #[must_use]
     pub fn raw(body: &Body, result_status: Option<u16>) -> Option<Answer> {

@@ -6,12 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 
+use super::batch::MAX_BATCH;
 use super::params::cursor;
-use super::problem;
-use crate::engine::Page;
+use super::problem::{self, Refusal};
+use crate::engine::{Namespace, Page, States};
 use crate::model::body::Body;
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Field, Fields, Outcome};
+use crate::model::policy::Policy;
+use crate::model::record::{Retention, State};
 use crate::model::time::Span;
 
 /// Bodies up to this many bytes stand in the answer; of larger ones, only the facts.
@@ -92,6 +95,100 @@ pub fn page(page: &Page) -> Vec<u8> {
     out
 }
 
+/// The answers of a batch, in order. Results stand in it as long as it is no longer than a batch may be.
+#[must_use]
+pub fn results(results: &[(&RecordKey, Result<Outcome, Refusal>)]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL.saturating_mul(results.len().saturating_add(1)));
+    out.extend_from_slice(b"{\"results\":[");
+    for (at, (key, answer)) in results.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        let bodies = match out.len() < MAX_BATCH {
+            true => Bodies::Whole,
+            false => Bodies::Facts,
+        };
+        let mut object = Object::begin(&mut out);
+        match answer {
+            Ok(outcome) => object.outcome(&outcome.fields(), key, bodies),
+            Err(refusal) => {
+                object.member("outcome");
+                text(object.out, refusal.outcome);
+                object.name(key);
+                object.member("detail");
+                text(object.out, &refusal.detail);
+                if let Some(span) = refusal.retry_after {
+                    object.member("retry_after_ms");
+                    number(object.out, span.as_millis());
+                }
+            }
+        }
+        object.end();
+    }
+    out.extend_from_slice(b"]}");
+    out
+}
+
+/// A claim of an atomic batch met a record that is done, as a problem document (RFC 9457).
+#[must_use]
+pub fn already_done(key: &RecordKey, status: StatusCode) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL);
+    let mut object = Object::begin(&mut out);
+    object.problem("done", status);
+    object.member("outcome");
+    text(object.out, "done");
+    object.name(key);
+    object.member("detail");
+    text(
+        object.out,
+        "this key was done already, so nothing of the batch was stored; send the batch without it",
+    );
+    object.end();
+    out
+}
+
+/// All namespaces.
+#[must_use]
+pub fn namespaces(all: &[Namespace]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL.saturating_mul(all.len().saturating_add(1)));
+    out.extend_from_slice(b"{\"namespaces\":[");
+    for (at, namespace) in all.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        let mut object = Object::begin(&mut out);
+        object.namespace(namespace);
+        object.end();
+    }
+    out.extend_from_slice(b"]}");
+    out
+}
+
+/// One namespace, with how many records show in each state.
+#[must_use]
+pub fn namespace(namespace: &Namespace, states: &States) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL);
+    let mut object = Object::begin(&mut out);
+    object.namespace(namespace);
+    object.member("states");
+    let mut counts = Object::begin(object.out);
+    for (state, count) in [
+        (State::Pending, states.pending),
+        (State::Retry, states.retry),
+        (State::Done, states.done),
+        (State::InDoubt, states.in_doubt),
+        (State::Dead, states.dead),
+    ] {
+        counts.member(state.name());
+        number(counts.out, count);
+    }
+    counts.end();
+    object.member("orphaned");
+    number(object.out, states.orphaned);
+    object.end();
+    out
+}
+
 /// An object being written.
 struct Object<'b> {
     out: &'b mut Vec<u8>,
@@ -137,6 +234,12 @@ impl Object<'_> {
         let head = fields.iter().take_while(decided).count();
         let (head, rest) = fields.split_at_checked(head).unwrap_or((fields, &[]));
         self.fields(head, bodies);
+        self.name(key);
+        self.fields(rest, bodies);
+    }
+
+    /// Namespace and key.
+    fn name(&mut self, key: &RecordKey) {
         self.member("namespace");
         text(self.out, key.namespace());
         if let Ok(key) = std::str::from_utf8(key.key()) {
@@ -146,7 +249,42 @@ impl Object<'_> {
             self.member("key_base64");
             base64(self.out, key.key());
         }
-        self.fields(rest, bodies);
+    }
+
+    fn namespace(&mut self, namespace: &Namespace) {
+        self.member("namespace");
+        text(self.out, &namespace.name);
+        self.member("records");
+        number(self.out, namespace.records);
+        self.member("policy_from");
+        text(self.out, namespace.origin.name());
+        self.member("policy");
+        let mut object = Object::begin(self.out);
+        object.policy(&namespace.policy);
+        object.end();
+    }
+
+    /// The members of a policy, as they are put.
+    fn policy(&mut self, policy: &Policy) {
+        let kept = |retention: Retention| match retention {
+            Retention::For(span) => span.to_string(),
+            Retention::Forever => "forever".to_owned(),
+        };
+        for (name, value) in [
+            ("lease", policy.lease.to_string()),
+            ("retention", kept(policy.retention)),
+            ("window", policy.window.name().to_owned()),
+            ("on_lease_end", policy.on_lease_end.name().to_owned()),
+            ("backoff", policy.backoff.to_string()),
+            ("backoff_max", policy.backoff_max.to_string()),
+            ("fingerprint", policy.fingerprint.name().to_owned()),
+            ("forget_open_after", kept(policy.forget_open_after)),
+        ] {
+            self.member(name);
+            text(self.out, &value);
+        }
+        self.member("max_attempts");
+        number(self.out, policy.max_attempts.into());
     }
 
     fn fields(&mut self, fields: &[(&'static str, Field)], bodies: Bodies) {

@@ -5,13 +5,16 @@
 //! * [`guard`] keeps browsers out, [`body`] bounds what is read, [`problem`] says no.
 
 pub mod answer;
+pub mod batch;
 pub mod body;
 pub mod connection;
+mod document;
 pub mod guard;
 pub mod json;
 mod link;
 pub mod params;
 pub mod percent;
+pub mod policy;
 pub mod problem;
 pub mod rights;
 pub mod routes;
@@ -54,6 +57,8 @@ pub struct Options {
     pub idle_timeout: Duration,
 }
 
+/// The content type of a result given as text.
+const TEXT: &str = "text/plain; charset=utf-8";
 /// The largest head of a request, in bytes (SPEC 10).
 pub const MAX_HEADER: usize = 16 * 1024;
 /// Bytes of bodies on their way at once, over all connections (SPEC 10).

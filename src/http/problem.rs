@@ -55,6 +55,7 @@ pub fn title(outcome: &str) -> &'static str {
         "dead" => "Attempts are used up",
         "mismatch" => "Another request body under the same key",
         "conflict" => "The record says otherwise",
+        "done" => "It was done already",
         "stale" => "The token has ended",
         "not_found" => "Not found",
         "bad_input" => "Bad input",
@@ -187,6 +188,7 @@ impl From<Unavailable> for Refusal {
                 Refusal::unavailable(detail)
             }
             Unavailable::TooLarge => Refusal::too_large(detail),
+            Unavailable::Configured => Refusal::new(StatusCode::CONFLICT, "conflict", detail),
             Unavailable::Namespaces | Unavailable::Program(_) => Refusal::bad_input(detail),
         }
     }

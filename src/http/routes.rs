@@ -64,6 +64,14 @@ pub enum Action {
     GetPayload,
     /// A page of records.
     List,
+    /// Many claims at once.
+    Batch,
+    /// All namespaces.
+    Namespaces,
+    /// One namespace.
+    Namespace,
+    /// Sets its policy.
+    PutNamespace,
     /// The process runs.
     Healthz,
     /// Requests are answered.
@@ -79,6 +87,10 @@ pub enum BodyUse {
     Payload,
     /// The result of a complete.
     Result,
+    /// A batch of claims, as JSON.
+    Batch,
+    /// A policy, as JSON.
+    Policy,
 }
 
 const fn param(name: &'static str, kind: Kind, doc: &'static str) -> Param {
@@ -193,6 +205,12 @@ const RECORD: &[Segment] = &[
     Segment::Fixed("claims"),
     Segment::Namespace,
     Segment::Key,
+];
+
+const NAMESPACE: &[Segment] = &[
+    Segment::Fixed("v1"),
+    Segment::Fixed("namespaces"),
+    Segment::Namespace,
 ];
 
 /// The path of something about one record.
@@ -355,6 +373,46 @@ pub static ROUTES: &[Route] = &[
         body: BodyUse::None,
         right: Right::Use,
         summary: "Records of a namespace, in key order.",
+    },
+    Route {
+        method: Method::POST,
+        path: &[
+            Segment::Fixed("v1"),
+            Segment::Fixed("claims"),
+            Segment::Namespace,
+        ],
+        action: Action::Batch,
+        params: &[],
+        body: BodyUse::Batch,
+        right: Right::Use,
+        summary: "Up to 1000 claims of distinct keys; with `atomic`, all of them or none.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("namespaces")],
+        action: Action::Namespaces,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "All namespaces, with how many records each has and its policy.",
+    },
+    Route {
+        method: Method::GET,
+        path: NAMESPACE,
+        action: Action::Namespace,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "How many records show in each state, and the policy in force.",
+    },
+    Route {
+        method: Method::PUT,
+        path: NAMESPACE,
+        action: Action::PutNamespace,
+        params: &[],
+        body: BodyUse::Policy,
+        right: Right::Admin,
+        summary: "Replaces the policy whole: what is absent is the default.",
     },
     Route {
         method: Method::GET,

@@ -14,7 +14,7 @@ use super::percent::{Plus, decode};
 use super::problem::Refusal;
 use super::rights::{Right, Rights};
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, json};
+use super::{Face, Readiness, TEXT, batch, json, policy};
 use crate::engine::{Unavailable, Unit};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
@@ -25,8 +25,6 @@ use crate::model::time::Span;
 
 /// Records on a page where the request does not say.
 const PAGE: usize = 100;
-/// The content type of a result given as `result=`.
-const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers a request. In this order: the guard, route, rights, parameters, key, body, decision.
 pub(super) async fn answer<B>(
@@ -72,6 +70,26 @@ where
             link.set(Stage::Deciding);
             let page = face.engine.list(list).await?;
             Ok(Answer::json(json::page(&page)))
+        }
+        Action::Batch => request.batch(body, link).await,
+        Action::Namespaces => {
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            let all = face.engine.namespaces().await?;
+            Ok(Answer::json(json::namespaces(&all)))
+        }
+        Action::Namespace => {
+            let name = request.namespace()?;
+            request.body(body).await?;
+            request.answer_namespace(&name, link).await
+        }
+        Action::PutNamespace => {
+            let name = request.namespace()?;
+            let (bytes, _room) = request.body(body).await?;
+            let policy = policy::parse(&bytes)?;
+            link.set(Stage::Deciding);
+            face.engine.set_policy(&name, policy, None).await?;
+            request.answer_namespace(&name, link).await
         }
         _ => request.about_a_record(body, link).await,
     }
@@ -125,6 +143,52 @@ impl Asked<'_> {
         }
     }
 
+    async fn answer_namespace(&self, name: &str, link: &Link) -> Result<Answer, Refusal> {
+        link.set(Stage::Deciding);
+        let engine = &self.face.engine;
+        let states = engine.states(name).await?;
+        let namespace = engine.namespace(name).await?;
+        Ok(Answer::json(json::namespace(&namespace, &states)))
+    }
+
+    async fn batch<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let namespace = self.namespace()?;
+        let (bytes, _room) = self.body(body).await?;
+        let face = self.face;
+        let policy = face.engine.policy(&namespace)?;
+        let batch = batch::parse(&bytes, &namespace, &policy, &face.options)?;
+        drop(bytes);
+        link.set(Stage::Deciding);
+        let keys: Vec<_> = batch.claims.iter().map(|claim| claim.key.clone()).collect();
+        let units = match batch.atomic {
+            true => vec![Unit::All(batch.claims)],
+            false => batch.claims.into_iter().map(Unit::One).collect(),
+        };
+        let answers = face.engine.submit(units).await;
+        let decided = keys.iter().zip(answers);
+        let mut results = Vec::with_capacity(keys.len());
+        for (key, answer) in decided {
+            if batch.atomic {
+                match &answer {
+                    Ok(outcome) if outcome.holds() => {}
+                    Ok(outcome) => return Ok(Answer::refused_member(outcome, key)),
+                    Err(unavailable) => return Err((*unavailable).into()),
+                }
+            }
+            results.push((key, answer.map_err(Refusal::from)));
+        }
+        // Where none was decided, the batch was refused.
+        if results.iter().all(|(_, answer)| answer.is_err())
+            && let Some((_, Err(refusal))) = results.pop()
+        {
+            return Err(refusal);
+        }
+        Ok(Answer::json(json::results(&results)))
+    }
+
     async fn submit(&self, command: Command) -> Result<Outcome, Refusal> {
         let mut outcomes = self.face.engine.submit(vec![Unit::One(command)]).await;
         // One command, one outcome; an engine that gives none has stopped.
@@ -173,6 +237,8 @@ impl Asked<'_> {
             BodyUse::None => 0,
             BodyUse::Payload => options.payload_limit,
             BodyUse::Result => options.result_limit,
+            BodyUse::Batch => batch::MAX_BATCH,
+            BodyUse::Policy => policy::MAX_POLICY,
         };
         let (headers, room) = (&self.parts.headers, &self.face.room);
         let taken = body.read(headers, limit, options.body_timeout, room);
@@ -246,6 +312,10 @@ impl Asked<'_> {
             | Action::GetResult
             | Action::GetPayload
             | Action::List
+            | Action::Batch
+            | Action::Namespaces
+            | Action::Namespace
+            | Action::PutNamespace
             | Action::Healthz
             | Action::Readyz => Verb::Get,
         })
@@ -339,6 +409,10 @@ impl Asked<'_> {
 fn too_large(body: BodyUse, limit: usize) -> Refusal {
     match body {
         BodyUse::None => Refusal::bad_input("this route takes no body; options go into the query"),
+        BodyUse::Batch => Refusal::too_large(format!(
+            "a batch has at most {limit} bytes; send several batches"
+        )),
+        BodyUse::Policy => Refusal::too_large(format!("a policy has at most {limit} bytes")),
         BodyUse::Payload => Refusal::too_large(format!(
             "a payload has at most {limit} bytes; keep it elsewhere and claim with a fingerprint of it"
         )),

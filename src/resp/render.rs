@@ -71,6 +71,7 @@ pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
         Unavailable::Overloaded => format!("TRYAGAIN {error}"),
         Unavailable::TooLarge
         | Unavailable::Namespaces
+        | Unavailable::Configured
         | Unavailable::Program(_)
         | Unavailable::Defect => {
             format!("ERR {error}")

@@ -1,7 +1,9 @@
 //! The face as its clients see it, over an engine whose clock stands still until it is moved.
 
+mod batch;
 mod bodies;
 mod keys;
+mod namespaces;
 mod outcomes;
 mod requests;
 mod wire;

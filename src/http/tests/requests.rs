@@ -91,7 +91,8 @@ async fn paths_and_methods_that_are_not_there_say_what_is() {
         ("PUT", "/v1/claims/ns/k", "POST, GET, HEAD, DELETE, OPTIONS"),
         ("GET", "/v1/claims/ns/k/complete", "POST, OPTIONS"),
         ("HEAD", "/v1/claims/ns/k/complete", "POST, OPTIONS"),
-        ("DELETE", "/v1/claims/ns", "GET, HEAD, OPTIONS"),
+        ("DELETE", "/v1/claims/ns", "GET, HEAD, POST, OPTIONS"),
+        ("POST", "/v1/namespaces/ns", "GET, HEAD, PUT, OPTIONS"),
         ("POST", "/healthz", "GET, HEAD, OPTIONS"),
         (
             "claim",
