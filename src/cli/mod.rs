@@ -3,6 +3,7 @@
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
 //! * [`check`], [`compact`]: the tools for a data directory that no server has.
+//! * [`token`]: secrets for the configuration.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
 mod check;
@@ -14,6 +15,7 @@ mod operate;
 mod read;
 mod serve;
 mod show;
+mod token;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -46,6 +48,7 @@ enum Verb {
     Forget(operate::Forget),
     Check(check::Check),
     Compact(compact::Compact),
+    Token(token::Token),
 }
 
 /// Does what the command line says.
@@ -69,6 +72,7 @@ pub fn main() -> ExitCode {
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Compact(verb) => verb.run(),
+        Verb::Token(verb) => verb.run(),
     };
     match done {
         Ok(exit) => exit.into(),

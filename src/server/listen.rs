@@ -39,16 +39,25 @@ impl Face {
     }
 }
 
-/// The sockets of one address; two where it is both loopback addresses, IPv4's first.
+/// The sockets of one address; two where it is both loopback addresses, IPv4's first. `guarded`: a secret is
+/// asked for there.
 ///
 /// # Errors
 /// [`Exit::Address`] with address, cause and what to do.
-pub async fn tcp(face: Face, address: &Address) -> Result<Vec<TcpListener>, Failure> {
+pub async fn tcp(
+    face: Face,
+    address: &Address,
+    guarded: bool,
+) -> Result<Vec<TcpListener>, Failure> {
     match address {
         Address::Exact(address) => {
             if !address.ip().to_canonical().is_loopback() {
+                let danger = match guarded {
+                    true => "secrets and answers cross the network as they are: put TLS before it",
+                    false => "whoever reaches it may do everything",
+                };
                 tracing::warn!(
-                    "{} on {address} can be reached from other machines; whoever reaches it may do everything",
+                    "{} on {address} can be reached from other machines; {danger}",
                     face.name()
                 );
             }
@@ -183,7 +192,7 @@ mod tests {
     #[test]
     fn a_free_port_is_the_same_on_both_loopback_addresses() {
         run(async {
-            let sockets = tcp(Face::Http, &Address::Loopback(0)).await.unwrap();
+            let sockets = tcp(Face::Http, &Address::Loopback(0), false).await.unwrap();
             let at: Vec<SocketAddr> = sockets.iter().map(|s| s.local_addr().unwrap()).collect();
             assert_ne!(at[0].port(), 0);
             assert!(
@@ -199,7 +208,7 @@ mod tests {
         run(async {
             let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = taken.local_addr().unwrap().port();
-            let failure = tcp(Face::Redis, &Address::Loopback(port))
+            let failure = tcp(Face::Redis, &Address::Loopback(port), false)
                 .await
                 .unwrap_err();
             assert_eq!(failure.exit, Exit::Address);

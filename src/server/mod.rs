@@ -159,13 +159,14 @@ impl Sockets {
             redis: Vec::new(),
             unix: None,
         };
+        let guarded = config.access.is_required();
         for address in &config.http {
-            sockets.http.extend(listen::tcp(Face::Http, address).await?);
+            let bound = listen::tcp(Face::Http, address, guarded).await?;
+            sockets.http.extend(bound);
         }
         for address in &config.redis {
-            sockets
-                .redis
-                .extend(listen::tcp(Face::Redis, address).await?);
+            let bound = listen::tcp(Face::Redis, address, guarded).await?;
+            sockets.redis.extend(bound);
         }
         sockets.unix = config.unix.as_deref().map(UnixSocket::bind).transpose()?;
         Ok(sockets)
@@ -208,13 +209,13 @@ fn redis_options(config: &Config) -> resp::Options {
     resp::Options {
         nx_without_expiry: config.nx_without_expiry,
         allow_flush: config.allow_flush,
+        access: config.access.clone(),
         limits: resp::Limits {
             payload: config.limits.payload,
             result: config.limits.result,
             pipeline: config.limits.pipeline,
             ..resp::Limits::default()
         },
-        ..resp::Options::default()
     }
 }
 
@@ -223,6 +224,7 @@ fn http_options(config: &Config) -> http::Options {
         payload_limit: config.limits.payload,
         result_limit: config.limits.result,
         hosts: config.hosts.clone(),
+        access: config.access.clone(),
         header_timeout: config.limits.header_timeout,
         body_timeout: config.limits.body_timeout,
         idle_timeout: config.limits.idle_timeout,
