@@ -68,8 +68,9 @@ pub(super) struct Ends {
 pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
-        Unavailable::Overloaded => format!("TRYAGAIN {error}"),
+        Unavailable::Overloaded | Unavailable::Crowded => format!("TRYAGAIN {error}"),
         Unavailable::TooLarge
+        | Unavailable::Reads
         | Unavailable::Namespaces
         | Unavailable::Configured
         | Unavailable::Program(_)

@@ -75,12 +75,16 @@ impl Batch {
     }
 }
 
-/// Decided, and not all written yet.
+/// Read, and not all decided and written yet.
 #[derive(Debug)]
 struct Unsent {
     slots: std::vec::IntoIter<Slot>,
+    units: Vec<Unit>,
+    /// How many units are decided.
+    decided: usize,
+    /// What became of the last of those.
     decisions: Vec<Decision>,
-    /// How many decisions are written.
+    /// How many of these are written.
     used: usize,
     local: BytesMut,
     /// How many bytes of those that need no engine are written.
@@ -91,10 +95,12 @@ struct Unsent {
 }
 
 impl Unsent {
-    fn new(batch: Batch, decisions: Vec<Decision>) -> Unsent {
+    fn new(mut batch: Batch) -> Unsent {
         Unsent {
+            units: batch.units(),
+            decided: 0,
             slots: batch.slots.into_iter(),
-            decisions,
+            decisions: Vec::new(),
             used: 0,
             local: batch.local,
             told: 0,
@@ -104,12 +110,27 @@ impl Unsent {
         }
     }
 
-    /// Writes replies in order, until there are none or `output` is longer than `most`; whether all are written.
+    /// The units that are not decided yet.
+    fn undecided(&self) -> &[Unit] {
+        self.units.get(self.decided..).unwrap_or_default()
+    }
+
+    /// So many more units are decided.
+    fn decide(&mut self, units: usize, decisions: Vec<Decision>) {
+        self.decided = self.decided.saturating_add(units);
+        (self.decisions, self.used) = (decisions, 0);
+    }
+
+    /// Writes replies in order, until `output` is longer than `most` or those of what is decided are all written;
+    /// whether they are.
     fn write(&mut self, output: &mut BytesMut, most: usize) -> bool {
         if self.silent {
             return true;
         }
         while output.len() <= most {
+            if !self.is_next_decided() {
+                return true;
+            }
             let Some(slot) = self.slots.next() else {
                 return true;
             };
@@ -133,7 +154,18 @@ impl Unsent {
                 }
             }
         }
-        self.slots.as_slice().is_empty()
+        !self.is_next_decided()
+    }
+
+    /// Whether there is a next reply, and all it is made of.
+    fn is_next_decided(&self) -> bool {
+        match self.slots.as_slice().first().map(|slot| &slot.what) {
+            None => false,
+            Some(Reply::Local(_)) => true,
+            Some(Reply::Decided(answer, _)) => {
+                self.used.saturating_add(answer.width()) <= self.decisions.len()
+            }
+        }
     }
 }
 
@@ -200,6 +232,16 @@ impl Session {
                 if !unsent.write(output, most) {
                     return Flow::More;
                 }
+                if !unsent.undecided().is_empty() {
+                    // What they were is written: its memory goes before more of it comes.
+                    unsent.decisions = Vec::new();
+                    if output.len() > most {
+                        return Flow::More;
+                    }
+                    let some = engine.submit_some(unsent.undecided()).await;
+                    unsent.decide(some.units, some.answers);
+                    continue;
+                }
                 let question = unsent.question.take();
                 let close = unsent.close;
                 self.unsent = None;
@@ -227,19 +269,14 @@ impl Session {
             if self.held.is_some() && !output.is_empty() {
                 return Flow::More;
             }
-            let mut batch = self.read(input);
+            let batch = self.read(input);
             if batch.is_empty() && !batch.close {
                 return Flow::Continue;
             }
             if std::mem::take(&mut self.http) {
                 self.warn(engine);
             }
-            let units = batch.units();
-            let decisions = match units.is_empty() {
-                true => Vec::new(),
-                false => engine.submit(units).await,
-            };
-            self.unsent = Some(Unsent::new(batch, decisions));
+            self.unsent = Some(Unsent::new(batch));
         }
     }
 
@@ -279,7 +316,9 @@ impl Session {
 
     /// Writes the replies of a batch, all but that of a question, which only [`Session::serve`] can ask.
     pub fn answer(&mut self, batch: Batch, decisions: Vec<Decision>, output: &mut BytesMut) {
-        Unsent::new(batch, decisions).write(output, usize::MAX);
+        let mut unsent = Unsent::new(batch);
+        unsent.decide(usize::MAX, decisions);
+        unsent.write(output, usize::MAX);
     }
 
     /// Takes one request into the batch; whether another may follow it there.
