@@ -214,16 +214,22 @@ fn check_reach(config: &Config) -> Result<(), Failure> {
     let mut all = config.http.iter().chain(&config.redis);
     match all.find(|address| !address.is_loopback()) {
         Some(address) if !config.trust_network && !config.access.is_required() => {
-            Err(Failure::new(
-                Exit::Configuration,
-                format_args!("cannot listen on {address}"),
-                "it can be reached from other machines, and whoever reaches it may do everything",
-                "add a [[token]] (`onced token new` makes one), listen on localhost, or give --trust-network if a \
-             firewall stands before it",
-            ))
+            Err(open_to_others(address))
         }
         _ => Ok(()),
     }
+}
+
+/// The refusal of an address that other machines reach where no secret is asked for.
+#[must_use]
+pub fn open_to_others(address: &dyn std::fmt::Display) -> Failure {
+    Failure::new(
+        Exit::Configuration,
+        format_args!("cannot listen on {address}"),
+        "it can be reached from other machines, and whoever reaches it may do everything",
+        "add a [[token]] (`onced token new` makes one), listen on localhost, or give --trust-network if a firewall stands \
+         before it",
+    )
 }
 
 fn check(limits: &Limits) -> Result<(), Failure> {

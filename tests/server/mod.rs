@@ -4,6 +4,8 @@ mod access;
 mod faces;
 mod full;
 mod limits;
+mod reload;
+mod sockets;
 mod start;
 mod stop;
 mod verbs;
