@@ -4,12 +4,14 @@
 //! * [`file`]: the TOML file, and errors that name line and nearest key.
 //! * [`policy`]: a namespace's policy in it; [`token`]: its credentials.
 //! * [`value`]: the texts that values are written in.
+//! * [`shown`]: what is in force, and who said so.
 //!
 //! [`Settings`] is what was said, [`Config`] what is meant by it.
 
 pub mod file;
 pub mod policy;
 pub mod settings;
+pub mod shown;
 pub mod token;
 pub mod value;
 
@@ -119,10 +121,8 @@ impl Default for Limits {
 /// # Errors
 /// [`Exit::Configuration`]: a file that cannot be read or understood, or values that do not go together.
 pub fn resolve(said: Settings, config: Option<&Path>) -> Result<Config, Failure> {
-    let default = Path::new(DEFAULT_FILE);
-    let file = match config {
+    let file = match file_in_use(config) {
         Some(path) => file::read(path)?,
-        None if default.exists() => file::read(default)?,
         None => Settings::default(),
     };
     let environment = |name: &str| std::env::var_os(name);
@@ -131,6 +131,13 @@ pub fn resolve(said: Settings, config: Option<&Path>) -> Result<Config, Failure>
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let config = settle(said.over(file), environment, cores)?;
     Ok(Config { unknown, ..config })
+}
+
+/// The file that is read: the one that is given, else the default one if it is there.
+#[must_use]
+pub fn file_in_use(config: Option<&Path>) -> Option<&Path> {
+    let default = Path::new(DEFAULT_FILE);
+    config.or_else(|| default.exists().then_some(default))
 }
 
 /// Puts the defaults under what was said, and checks what has to go together.

@@ -200,6 +200,11 @@ impl Access {
         }
     }
 
+    /// All of them.
+    pub fn credentials(&self) -> impl Iterator<Item = &Credential> {
+        self.credentials.iter().map(|credential| &**credential)
+    }
+
     /// Whether a secret is asked for at all.
     #[must_use]
     pub fn is_required(&self) -> bool {

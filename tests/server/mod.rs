@@ -1,6 +1,7 @@
 //! The real process: how it starts, what it refuses, and how it ends.
 
 mod access;
+mod config;
 mod faces;
 mod full;
 mod limits;
