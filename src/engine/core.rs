@@ -4,7 +4,7 @@
 //! that it is not there. What was read holds only as long as no checkpoint has dropped the map that hid it,
 //! so it carries the number of checkpoints it was read under.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::clock::Clock;

@@ -45,10 +45,10 @@ impl Log {
         // A second start in one process keeps the first log; only tests do that.
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_filter_reloading()
             .with_target(false)
             .log_internal_errors(false)
-            .with_writer(move || writer.clone());
+            .with_writer(move || writer.clone())
+            .with_filter_reloading();
         let handle = subscriber.reload_handle();
         log.filtered = Arc::new(move |filter| {
             // It fails only where no subscriber is left, and then nobody reads lines.
