@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args};
 use serde_json::{Value, json};
 
 use super::{Exit, Failure, show};
-use crate::config::shown::{Line, Said, lines, tokens};
+use crate::config::shown::{Line, Said, Token, lines, tokens};
 use crate::config::{self, Settings};
 
 /// Print what `onced serve` with these arguments would have in force, and where each value comes from
@@ -54,10 +54,8 @@ impl Config {
     }
 }
 
-type Tokens = [(String, Vec<&'static str>, Option<Vec<String>>)];
-
 /// The file that would say the same, tokens apart: their hashes are in the file that has them.
-fn as_toml(lines: &[Line], tokens: &Tokens) -> String {
+fn as_toml(lines: &[Line], tokens: &[Token]) -> String {
     let mut out = String::new();
     for Line { key, value, source } in lines {
         match value {
@@ -65,20 +63,18 @@ fn as_toml(lines: &[Line], tokens: &Tokens) -> String {
             None => out.push_str(&format!("# {key} is not set  # {source}\n")),
         }
     }
-    for (name, rights, namespaces) in tokens {
-        let namespaces = match namespaces {
+    for token in tokens {
+        let namespaces = match &token.namespaces {
             Some(names) => names.join(", "),
             None => "all namespaces".to_owned(),
         };
-        out.push_str(&format!(
-            "# token {name}: {}; {namespaces}\n",
-            rights.join(", ")
-        ));
+        let (name, rights) = (&token.name, token.rights.join(", "));
+        out.push_str(&format!("# token {name}: {rights}; {namespaces}\n"));
     }
     out
 }
 
-fn as_json(file: Option<String>, lines: &[Line], tokens: &Tokens) -> String {
+fn as_json(file: Option<String>, lines: &[Line], tokens: &[Token]) -> String {
     let value = |text: &Option<String>| match text {
         // Values of the file are values of JSON.
         Some(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str())),
@@ -95,9 +91,7 @@ fn as_json(file: Option<String>, lines: &[Line], tokens: &Tokens) -> String {
         })
         .collect();
     let tokens: Vec<Value> = (tokens.iter())
-        .map(|(name, rights, namespaces)| {
-            json!({"name": name, "rights": rights, "namespaces": namespaces})
-        })
+        .map(|it| json!({"name": it.name, "rights": it.rights, "namespaces": it.namespaces}))
         .collect();
     let all = json!({"file": file, "settings": settings, "tokens": tokens});
     format!("{all}\n")

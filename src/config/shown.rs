@@ -190,14 +190,27 @@ pub fn lines(
     lines
 }
 
-/// What may be told of each token: name, rights, and where it is good.
+/// What may be told of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its name.
+    pub name: String,
+    /// What it allows.
+    pub rights: Vec<&'static str>,
+    /// Where it is good; `None` is everywhere.
+    pub namespaces: Option<Vec<String>>,
+}
+
+/// Every token of `config`.
 #[must_use]
-pub fn tokens(config: &Config) -> Vec<(String, Vec<&'static str>, Option<Vec<String>>)> {
+pub fn tokens(config: &Config) -> Vec<Token> {
     let shown = config.access.credentials().map(|it| {
         let namespaces = it.namespaces.as_ref();
-        let namespaces = namespaces.map(|all| all.iter().map(ToString::to_string).collect());
-        let rights = it.rights.iter().map(Right::name).collect();
-        (it.name.to_string(), rights, namespaces)
+        Token {
+            name: it.name.to_string(),
+            rights: it.rights.iter().map(Right::name).collect(),
+            namespaces: namespaces.map(|all| all.iter().map(ToString::to_string).collect()),
+        }
     });
     shown.collect()
 }

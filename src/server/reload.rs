@@ -3,12 +3,16 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::log::Log;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Failure;
 use crate::{http, resp};
+
+/// How long reading the file may take.
+const READ_TIME: Duration = Duration::from_secs(5);
 
 /// Reads flags, environment and file again.
 pub type Source = Arc<dyn Fn() -> Result<Config, Failure> + Send + Sync>;
@@ -26,18 +30,20 @@ impl Reload {
     /// Puts in force what can be changed; `config` is what was in force before, and is from here on.
     pub(super) async fn run(&self, config: &mut Config) {
         let source = Arc::clone(&self.source);
-        // The file may be on a disk that does not answer: nobody else waits for it.
-        let read = tokio::task::spawn_blocking(move || source()).await;
+        // The file may be on a disk that does not answer: nobody else waits for it, and an end is not held up.
+        let read = tokio::task::spawn_blocking(move || source());
+        let read = tokio::time::timeout(READ_TIME, read).await;
         let refused: &dyn std::fmt::Display = match &read {
-            Ok(Ok(new)) => match self.log.set_filter(&new.log) {
+            Ok(Ok(Ok(new))) => match self.log.set_filter(&new.log) {
                 Ok(()) => {
                     self.put_in_force(new, config);
                     return;
                 }
                 Err(failure) => &failure.to_string(),
             },
-            Ok(Err(failure)) => failure,
-            Err(error) => error,
+            Ok(Ok(Err(failure))) => failure,
+            Ok(Err(error)) => error,
+            Err(_) => &"the configuration file was not read in time; look at its disk",
         };
         tracing::error!("nothing was reloaded, and what was in force stays: {refused}");
     }
@@ -66,19 +72,20 @@ impl Reload {
 
 /// The settings that differ and that a reload leaves as they are.
 fn fixed(now: &Config, new: &Config) -> Vec<&'static str> {
-    let differs: [(&str, &dyn Fn(&Config) -> String); 10] = [
-        ("data_dir", &|it| text(&it.data_dir)),
-        ("trust_network", &|it| text(&it.trust_network)),
-        ("threads", &|it| text(&it.threads)),
-        ("[http] listen", &|it| text(&it.http)),
-        ("[http] unix", &|it| text(&it.unix)),
-        ("[http] hosts", &|it| text(&it.hosts)),
-        ("[redis] listen", &|it| text(&it.redis)),
-        ("[redis] nx_without_expiry", &|it| {
+    type Of = fn(&Config) -> String;
+    let differs: [(&str, Of); 10] = [
+        ("data_dir", |it| text(&it.data_dir)),
+        ("trust_network", |it| text(&it.trust_network)),
+        ("threads", |it| text(&it.threads)),
+        ("[http] listen", |it| text(&it.http)),
+        ("[http] unix", |it| text(&it.unix)),
+        ("[http] hosts", |it| text(&it.hosts)),
+        ("[redis] listen", |it| text(&it.redis)),
+        ("[redis] nx_without_expiry", |it| {
             text(&it.nx_without_expiry)
         }),
-        ("[redis] allow_flush", &|it| text(&it.allow_flush)),
-        ("[limits]", &|it| text(&it.limits)),
+        ("[redis] allow_flush", |it| text(&it.allow_flush)),
+        ("[limits]", |it| text(&it.limits)),
     ];
     let differs = differs.into_iter().filter(|(_, of)| of(now) != of(new));
     differs.map(|(name, _)| name).collect()
