@@ -4,12 +4,15 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::{Exit, Failure};
 
+/// Where a secret is looked for that no file holds. Not `ONCED_TOKEN`: that is a fencing token.
+const SECRET: &str = "ONCED_SECRET";
 /// The longest answer that is read: a page of a listing, or a result at its limit.
 const MAX_ANSWER: u64 = 256 << 20;
 /// How long an answer may take to begin, besides what the request itself waits for.
@@ -26,6 +29,10 @@ pub(super) struct Server {
         default_value = "http://localhost:6623"
     )]
     url: String,
+
+    /// A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET
+    #[arg(long, env = "ONCED_SECRET_FILE", value_name = "FILE")]
+    secret_file: Option<PathBuf>,
 
     /// Print the body of the answer as it is
     #[arg(long)]
@@ -60,8 +67,9 @@ impl Server {
     /// [`Exit::Usage`] for a URL that is none, [`Exit::Unavailable`] where the server cannot be reached or
     /// does not answer.
     pub(super) fn send(&self, request: &Request) -> Result<Answer, Failure> {
+        let secret = self.secret()?;
         let (mut stream, host) = self.connect(PATIENCE.saturating_add(request.wait))?;
-        let exchanged = exchange(&mut *stream, host, request);
+        let exchanged = exchange(&mut *stream, host, secret.as_deref(), request);
         exchanged.map_err(|error| {
             let next = "whether it was decided is not known; ask again, with the same claim id for a claim";
             let timed_out = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
@@ -73,6 +81,35 @@ impl Server {
             let attempt = format!("no answer from {}", self.url);
             Failure::new(Exit::Unavailable, attempt, cause, next)
         })
+    }
+
+    /// The secret of this client, if it has one. The file goes first.
+    fn secret(&self) -> Result<Option<String>, Failure> {
+        let (said, source) = match &self.secret_file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    let attempt = format!("cannot read the secret in {}", path.display());
+                    let next = "make it readable for this user, or name another with --secret-file";
+                    Failure::new(Exit::Usage, attempt, error, next)
+                })?;
+                (text, path.display().to_string())
+            }
+            None => match std::env::var(SECRET) {
+                Ok(text) => (text, SECRET.to_owned()),
+                Err(std::env::VarError::NotPresent) => return Ok(None),
+                Err(std::env::VarError::NotUnicode(_)) => (String::new(), SECRET.to_owned()),
+            },
+        };
+        let secret = said.trim();
+        if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format_args!("cannot use the secret of {source}"),
+                "a secret is one line of visible ASCII characters",
+                "give it as `onced token new` printed it",
+            ));
+        }
+        Ok(Some(secret.to_owned()))
     }
 
     fn connect(&self, patience: Duration) -> Result<(Box<dyn Stream>, &str), Failure> {
@@ -121,8 +158,13 @@ impl Server {
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-fn exchange(stream: &mut dyn Stream, host: &str, request: &Request) -> io::Result<Answer> {
-    let mut bytes = head(host, request).into_bytes();
+fn exchange(
+    stream: &mut dyn Stream,
+    host: &str,
+    secret: Option<&str>,
+    request: &Request,
+) -> io::Result<Answer> {
+    let mut bytes = head(host, secret, request).into_bytes();
     bytes.extend_from_slice(&request.body);
     // A server that refuses early may close before it has read everything; its answer still counts.
     let sent = stream.write_all(&bytes);
@@ -141,7 +183,7 @@ fn exchange(stream: &mut dyn Stream, host: &str, request: &Request) -> io::Resul
     }
 }
 
-fn head(host: &str, request: &Request) -> String {
+fn head(host: &str, secret: Option<&str>, request: &Request) -> String {
     let mut head = format!("{} {}", request.method, request.path);
     for (index, (name, value)) in request.query.iter().enumerate() {
         head.push(if index == 0 { '?' } else { '&' });
@@ -152,6 +194,11 @@ fn head(host: &str, request: &Request) -> String {
     head.push_str(" HTTP/1.1\r\nhost: ");
     head.push_str(host);
     head.push_str("\r\nconnection: close\r\n");
+    if let Some(secret) = secret {
+        head.push_str("authorization: Bearer ");
+        head.push_str(secret);
+        head.push_str("\r\n");
+    }
     if let Some(content_type) = &request.content_type {
         head.push_str("content-type: ");
         head.push_str(content_type);

@@ -3,23 +3,26 @@
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
 //! * [`check`], [`compact`]: the tools for a data directory that no server has.
+//! * [`config`]: what is in force; [`token`]: secrets for it.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
 mod check;
 mod claim;
 mod client;
 mod compact;
+mod config;
 mod holder;
 mod operate;
 mod read;
 mod serve;
 mod show;
+mod token;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::error::{Exit, Failure};
 
@@ -46,13 +49,18 @@ enum Verb {
     Forget(operate::Forget),
     Check(check::Check),
     Compact(compact::Compact),
+    Config(config::Config),
+    Token(token::Token),
 }
 
 /// Does what the command line says.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    // Beside what was said, how it was.
+    let parsed = Cli::command().try_get_matches();
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
     let done = match cli.verb {
@@ -69,6 +77,8 @@ pub fn main() -> ExitCode {
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Compact(verb) => verb.run(),
+        Verb::Config(verb) => verb.run(&matches),
+        Verb::Token(verb) => verb.run(),
     };
     match done {
         Ok(exit) => exit.into(),

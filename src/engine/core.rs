@@ -4,7 +4,7 @@
 //! that it is not there. What was read holds only as long as no checkpoint has dropped the map that hid it,
 //! so it carries the number of checkpoints it was read under.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::clock::Clock;
@@ -74,15 +74,19 @@ pub(super) struct Core {
 /// Policies by namespace, over the built-in default.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    pub(super) by_namespace: BTreeMap<String, Policy>,
+    /// Those that were put.
+    pub(super) put: BTreeMap<String, Policy>,
+    /// Those of the configuration: they go before.
+    pub(super) configured: BTreeMap<String, Policy>,
     pub(super) standard: Policy,
-    /// Those that the configuration speaks for.
-    pub(super) configured: BTreeSet<String>,
 }
 
 impl Policies {
     pub(super) fn get(&self, namespace: &str) -> &Policy {
-        self.by_namespace.get(namespace).unwrap_or(&self.standard)
+        self.configured
+            .get(namespace)
+            .or_else(|| self.put.get(namespace))
+            .unwrap_or(&self.standard)
     }
 }
 

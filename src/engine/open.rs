@@ -152,13 +152,11 @@ pub(super) fn recover(
         &limits,
         report,
     )?;
-    let mut policies = Policies {
-        by_namespace: redone.policies,
+    let policies = Policies {
+        put: redone.policies,
+        configured: options.policies,
         standard: Policy::default(),
-        configured: options.policies.keys().cloned().collect(),
     };
-    // The configuration speaks last.
-    policies.by_namespace.extend(options.policies);
     let clock = Clock::new(options.clock, redone.position);
     let next_lsn = Lsn(redone.lsn.0.saturating_add(1));
     let begun = match recovery.into_writer(next_lsn, options.journal.clone()) {
@@ -187,13 +185,11 @@ pub(super) fn recover(
         checkpoint::warn_full();
     }
     let stored = reader.namespaces().into_iter();
-    let configured = policies
-        .by_namespace
-        .keys()
-        .map(|name| name.as_str().into());
+    let with_policy = policies.put.keys().chain(policies.configured.keys());
+    let with_policy = with_policy.map(|name| name.as_str().into());
     let recent = redone.recent.rows().filter_map(|row| row.name());
     let recent = recent.map(|key| key.namespace().into());
-    let namespaces = stored.chain(configured).chain(recent).collect();
+    let namespaces = stored.chain(with_policy).chain(recent).collect();
     let core = Core {
         clock,
         exhausted: redone.stuck,

@@ -4,10 +4,11 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Response, StatusCode};
 
+use super::credentials::CHALLENGE;
 use super::json;
 use super::problem::{Refusal, status};
 use crate::model::body::Body;
@@ -154,6 +155,9 @@ impl Answer {
         }
         if let Some(status) = self.result_status {
             headers.insert(ONCED_RESULT_STATUS, HeaderValue::from(status));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, from_static(CHALLENGE));
         }
         if self.close {
             headers.insert(CONNECTION, from_static("close"));

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use self::watched::{Silence, Watched};
 use super::link::{Link, Stage};
 use super::problem::Refusal;
-use super::rights::Rights;
 use super::{Face, MAX_HEADER, json, respond};
 
 mod fragments;
@@ -53,7 +52,7 @@ where
             Stage::Reading
         });
         async move {
-            let response = respond(face, Rights::LOCAL, request, link).await;
+            let response = respond(face, request, link).await;
             link.set(Stage::Answered);
             Ok::<_, Infallible>(response)
         }

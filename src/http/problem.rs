@@ -132,6 +132,12 @@ impl Refusal {
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
     }
 
+    /// 401; the response names the schemes.
+    #[must_use]
+    pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    }
+
     /// 403.
     #[must_use]
     pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Refusal {

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::params::{Kind, Param};
-use super::rights::Right;
+use crate::model::access::Right;
 use crate::model::command::{MAX_LIST, STATUS_RANGE};
 use crate::model::policy::MAX_ATTEMPTS;
 
@@ -20,8 +20,9 @@ pub struct Route {
     pub params: &'static [Param],
     /// What a request body is to it.
     pub body: BodyUse,
-    /// What the caller must be allowed to do. `complete` and `fail` without a token need [`Right::Operate`].
-    pub right: Right,
+    /// The right it needs; `None`: it is open to everybody. `complete` and `fail` without a token need
+    /// [`Right::Operate`].
+    pub right: Option<Right>,
     /// One sentence for the reference.
     pub summary: &'static str,
 }
@@ -234,7 +235,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Claim,
         params: CLAIM,
         body: BodyUse::Payload,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Am I the one who does this, or was it done already?",
     },
     Route {
@@ -251,7 +252,7 @@ pub static ROUTES: &[Route] = &[
             ),
         ],
         body: BodyUse::Result,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "It is done; the body is the result.",
     },
     Route {
@@ -264,7 +265,7 @@ pub static ROUTES: &[Route] = &[
             param("lease", Kind::Span, "Replaces the record's lease."),
         ],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "The lease runs from now.",
     },
     Route {
@@ -273,7 +274,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Effect,
         params: &[KEY, TOKEN],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "The side effect is about to happen: from here the end of the lease means in_doubt.",
     },
     Route {
@@ -296,7 +297,7 @@ pub static ROUTES: &[Route] = &[
             ),
         ],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "This attempt failed.",
     },
     Route {
@@ -305,7 +306,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Release,
         params: &[KEY, TOKEN],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Nothing happened: the claim is given back.",
     },
     Route {
@@ -322,7 +323,7 @@ pub static ROUTES: &[Route] = &[
             FORCE_REPLAY,
         ],
         body: BodyUse::None,
-        right: Right::Operate,
+        right: Some(Right::Operate),
         summary: "Another round, in a new generation.",
     },
     Route {
@@ -331,7 +332,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Get,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The record.",
     },
     Route {
@@ -340,7 +341,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::GetResult,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The result's bytes, with their content type.",
     },
     Route {
@@ -349,7 +350,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::GetPayload,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The payload's bytes, with their content type.",
     },
     Route {
@@ -358,7 +359,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Forget,
         params: &[KEY, FORCE_FORGET],
         body: BodyUse::None,
-        right: Right::Operate,
+        right: Some(Right::Operate),
         summary: "Removes the record.",
     },
     Route {
@@ -371,7 +372,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::List,
         params: LIST,
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "Records of a namespace, in key order.",
     },
     Route {
@@ -384,7 +385,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Batch,
         params: &[],
         body: BodyUse::Batch,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Up to 1000 claims of distinct keys; with `atomic`, all of them or none.",
     },
     Route {
@@ -393,7 +394,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Namespaces,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "All namespaces, with how many records each has and its policy.",
     },
     Route {
@@ -402,7 +403,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Namespace,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "How many records show in each state, and the policy in force.",
     },
     Route {
@@ -411,7 +412,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::PutNamespace,
         params: &[],
         body: BodyUse::Policy,
-        right: Right::Admin,
+        right: Some(Right::Admin),
         summary: "Replaces the policy whole: what is absent is the default.",
     },
     Route {
@@ -420,7 +421,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Healthz,
         params: &[],
         body: BodyUse::None,
-        right: Right::Public,
+        right: None,
         summary: "Whether the process runs.",
     },
     Route {
@@ -429,7 +430,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Readyz,
         params: &[],
         body: BodyUse::None,
-        right: Right::Public,
+        right: None,
         summary: "Whether requests are answered.",
     },
 ];

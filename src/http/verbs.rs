@@ -8,14 +8,15 @@ use hyper::{Method, StatusCode};
 
 use super::answer::Answer;
 use super::body::{BodyError, Taken, Upload};
+use super::credentials::{self, lacking};
 use super::link::{Link, Stage};
 use super::params::Params;
 use super::percent::{Plus, decode};
 use super::problem::Refusal;
-use super::rights::{Right, Rights};
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
 use super::{Face, Readiness, TEXT, batch, json, policy};
 use crate::engine::{Unavailable, Unit};
+use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
 use crate::model::key::{RecordKey, check_namespace};
@@ -26,10 +27,9 @@ use crate::model::time::Span;
 /// Records on a page where the request does not say.
 const PAGE: usize = 100;
 
-/// Answers a request. In this order: the guard, route, rights, parameters, key, body, decision.
+/// Answers a request. In this order: the guard, route, credentials, parameters, key, body, decision.
 pub(super) async fn answer<B>(
     face: &Face,
-    rights: Rights,
     parts: &Parts,
     body: &mut Upload<B>,
     link: &Link,
@@ -50,12 +50,19 @@ where
             ));
         }
     };
-    if !rights.allow(route.right) {
-        return Err(lacking(route.right));
-    }
+    let caller = match route.right {
+        None => Caller::ANYBODY,
+        Some(right) => {
+            let caller = credentials::caller(&face.access(), &parts.headers)?;
+            if !caller.may(right) {
+                return Err(lacking(&caller, right));
+            }
+            caller
+        }
+    };
     let request = Asked {
         face,
-        rights,
+        caller,
         route,
         captured,
         params: Params::parse(route.params, parts.uri.query())?,
@@ -75,7 +82,9 @@ where
         Action::Namespaces => {
             request.body(body).await?;
             link.set(Stage::Deciding);
-            let all = face.engine.namespaces().await?;
+            let mut all = face.engine.namespaces().await?;
+            // What a credential is not for is not shown to its holder either.
+            all.retain(|namespace| request.caller.reaches(&namespace.name));
             Ok(Answer::json(json::namespaces(&all)))
         }
         Action::Namespace => {
@@ -88,7 +97,8 @@ where
             let (bytes, _room) = request.body(body).await?;
             let policy = policy::parse(&bytes)?;
             link.set(Stage::Deciding);
-            face.engine.set_policy(&name, policy, None).await?;
+            let by = request.caller.name().map(Box::from);
+            face.engine.set_policy(&name, policy, by).await?;
             request.answer_namespace(&name, link).await
         }
         _ => request.about_a_record(body, link).await,
@@ -103,18 +113,10 @@ fn ready(readiness: Readiness) -> Result<Answer, Refusal> {
     }
 }
 
-fn lacking(right: Right) -> Refusal {
-    Refusal::forbidden(match right {
-        Right::Public | Right::Use => "these credentials do not allow this",
-        Right::Operate => "this needs the operate right; a holder passes its token instead",
-        Right::Admin => "this needs the admin right",
-    })
-}
-
 /// A request whose route is known and whose parameters are what the route takes.
 struct Asked<'r> {
     face: &'r Face,
-    rights: Rights,
+    caller: Caller,
     route: &'static Route,
     captured: Captured<'r>,
     params: Params<'r>,
@@ -136,6 +138,7 @@ impl Asked<'_> {
             _ => Stage::Deciding,
         });
         let mut command = Command::new(key.clone(), verb);
+        command.by = self.caller.name().map(Box::from);
         // The record tells of its bodies without their bytes.
         command.with_bodies = self.route.action != Action::Get;
         let outcome = self.submit(command).await?;
@@ -162,7 +165,10 @@ impl Asked<'_> {
         let (bytes, _room) = self.body(body).await?;
         let face = self.face;
         let policy = face.engine.policy(&namespace)?;
-        let batch = batch::parse(&bytes, &namespace, &policy, &face.options)?;
+        let mut batch = batch::parse(&bytes, &namespace, &policy, &face.options)?;
+        for claim in &mut batch.claims {
+            claim.by = self.caller.name().map(Box::from);
+        }
         drop(bytes);
         link.set(Stage::Deciding);
         let keys: Vec<_> = batch.claims.iter().map(|claim| claim.key.clone()).collect();
@@ -222,18 +228,20 @@ impl Asked<'_> {
         }
     }
 
+    /// The namespace of the path, if the caller may go there.
     fn namespace(&self) -> Result<String, Refusal> {
         let name = decode(self.captured.namespace, Plus::Plus)?;
         let name = String::from_utf8_lossy(&name).into_owned();
         check_namespace(&name)?;
+        credentials::check_reach(&self.caller, &name)?;
         Ok(name)
     }
 
     fn check_by_hand(&self) -> Result<(), Refusal> {
         let by_hand = matches!(self.route.action, Action::Complete | Action::Fail)
             && self.params.token("token").is_none();
-        if by_hand && !self.rights.allow(Right::Operate) {
-            return Err(lacking(Right::Operate));
+        if by_hand && !self.caller.may(Right::Operate) {
+            return Err(lacking(&self.caller, Right::Operate));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod batch;
 mod bodies;
+mod credentials;
 mod keys;
 mod namespaces;
 mod outcomes;
@@ -18,8 +19,7 @@ use hyper::header::HeaderMap;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
-use super::rights::Rights;
-use super::{Face, Link, Options, Readiness, handle, respond};
+use super::{Face, Options, Readiness, handle};
 use crate::engine::clock::{ManualClock, Source};
 use crate::engine::{self, Engine};
 use crate::model::policy::{FingerprintKind, Policy};
@@ -84,11 +84,6 @@ impl House {
     ) -> Reply {
         let request = request(method, target, headers, body.into());
         Reply::of(handle(&self.face, request).await).await
-    }
-
-    async fn ask_with(&self, rights: Rights, method: &str, target: &str) -> Reply {
-        let request = request(method, target, &[], Bytes::new());
-        Reply::of(respond(&self.face, rights, request, &Link::default()).await).await
     }
 
     fn advance(&self, millis: u64) {
