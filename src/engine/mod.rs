@@ -27,6 +27,7 @@ mod reserve;
 #[cfg(test)]
 mod sim;
 mod unchanged;
+mod waiters;
 mod written;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ pub use self::error::EngineError;
 pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
+use self::waiters::{Bell, Decision, Patience, wait_of};
+pub use self::waiters::{MAX_WAITERS, MAX_WAITING_BYTES};
 use crate::journal::frame::max_frame;
 use crate::journal::room::Room;
 use crate::journal::writer;
@@ -89,6 +92,8 @@ pub enum Unavailable {
     TooLarge,
     /// There are [`MAX_NAMESPACES`] namespaces already, and this would be one more.
     Namespaces,
+    /// There are [`MAX_WAITERS`] claims waiting already, or [`MAX_WAITING_BYTES`] of them.
+    Waiters,
     /// The configuration speaks for this namespace's policy.
     Configured,
     /// A bound of programs.
@@ -112,6 +117,9 @@ impl fmt::Display for Unavailable {
             Unavailable::TooLarge => "more than may be written in one step; send less at once",
             Unavailable::Namespaces => {
                 "there are 10000 namespaces already; use one of them, with what tells jobs apart in the key"
+            }
+            Unavailable::Waiters => {
+                "as many claims wait already as may, or as many bytes of them; ask again without waiting"
             }
             Unavailable::Configured => {
                 "the configuration file sets the policy of this namespace, and speaks last at every start; change it there"
@@ -256,6 +264,8 @@ struct Inner {
     wake_store: Condvar,
     /// The store thread waits here for a frame to become durable.
     landed: Condvar,
+    /// The thread that keeps the time of claims that wait sleeps here.
+    timekeeper: Condvar,
     /// Batches wait here for memory or a segment.
     room_made: Notify,
     failure: OnceLock<Arc<EngineError>>,
@@ -277,6 +287,7 @@ impl Inner {
             gathered: Condvar::new(),
             wake_store: Condvar::new(),
             landed: Condvar::new(),
+            timekeeper: Condvar::new(),
             room_made: Notify::new(),
             failure: OnceLock::new(),
             failed: Notify::new(),
@@ -294,10 +305,26 @@ impl Inner {
         if core.phase == Phase::Running {
             core.phase = Phase::Stopping;
         }
-        drop(core);
+        core.waiters.close();
+        self.unlock(core);
         self.gathered.notify_all();
         self.wake_store.notify_all();
+        self.timekeeper.notify_all();
         self.room_made.notify_waiters();
+    }
+
+    /// Gives the lock back, and rings for those whose turn has come meanwhile: whoever they are, they want the
+    /// lock next.
+    fn unlock(&self, mut core: MutexGuard<'_, Core>) {
+        let (rung, sooner) = core.waiters.take_rung();
+        drop(core);
+        if sooner {
+            self.timekeeper.notify_one();
+        }
+        for bell in rung {
+            // A client that is gone gives its place up by itself.
+            let _ = bell.send(());
+        }
     }
 
     /// Storage failed: from here on nobody is told that anything succeeded.
@@ -305,10 +332,12 @@ impl Inner {
         let mut core = self.core.lock();
         core.phase = Phase::Failed;
         core.gather.abandon();
-        drop(core);
+        core.waiters.close();
+        self.unlock(core);
         let _ = self.failure.set(Arc::new(error));
         self.gathered.notify_all();
         self.wake_store.notify_all();
+        self.timekeeper.notify_all();
         self.landed.notify_all();
         self.room_made.notify_waiters();
         self.failed.notify_waiters();
@@ -318,10 +347,20 @@ impl Inner {
 /// What a batch has to do before it can be decided.
 enum Next<'a> {
     Done(core::Decided, Option<Flush<'a>>),
+    Held(Bell),
     Hash(Vec<(&'a Payload, FingerprintKind)>),
     Read(Vec<RecordKey>, u64),
     Split,
     Wait,
+}
+
+/// What came of a batch.
+enum Came {
+    Decided(core::Decided),
+    /// A claim waits.
+    Held(Bell),
+    /// Together with the records that they are about, these are too many for one decision.
+    TooMany,
 }
 
 impl Engine {
@@ -342,16 +381,24 @@ impl Engine {
 
     /// Decides all commands in order, at one instant, and answers each once what its answer rests on is
     /// durable. Answers come in the order of the commands, those of a [`Unit::All`] one by one.
+    ///
+    /// A claim that is submitted alone and may wait is held where it would be answered `busy` or `backoff`
+    /// (SPEC 3); dropping the future gives its place up. Among others it does not wait.
     pub async fn submit(&self, units: Vec<Unit>) -> Vec<Result<Outcome, Unavailable>> {
+        if let [unit @ Unit::One(command)] = &units[..]
+            && let Some(wait) = wait_of(command)
+        {
+            return vec![self.decide_in_time(unit, wait).await];
+        }
         let mut answers = Vec::with_capacity(units.len());
         for part in parts(&units, self.inner.limits.recent_bytes / 8) {
             // Parts of it yet to be decided, the first one on top.
             let mut rest = vec![part];
             while let Some(part) = rest.pop() {
                 let commands = part.iter().map(|unit| unit.commands().len()).sum();
-                let decided = match self.decide(part).await {
-                    Ok(Some(decided)) => decided,
-                    Ok(None) => {
+                let decided = match self.decide(part, None).await {
+                    Ok(Came::Decided(decided)) => decided,
+                    Ok(Came::Held(_) | Came::TooMany) => {
                         let (first, second) = part.split_at(part.len() / 2);
                         rest.extend([second, first]);
                         continue;
@@ -420,8 +467,12 @@ impl Engine {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// `None`: together with the records that they are about, these are too many for one decision.
-    async fn decide(&self, units: &[Unit]) -> Result<Option<core::Decided>, Unavailable> {
+    /// With `patience` the batch is one claim, which may be held.
+    async fn decide(
+        &self,
+        units: &[Unit],
+        mut patience: Option<&mut Patience<'_>>,
+    ) -> Result<Came, Unavailable> {
         let limit = self.inner.limits.unit();
         if units.iter().any(|unit| unit.cost() as u64 > limit) {
             return Err(Unavailable::TooLarge);
@@ -434,15 +485,16 @@ impl Engine {
         loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
-            match self.next(&asked, &fetched)? {
+            match self.next(&asked, &fetched, patience.as_deref_mut())? {
                 Next::Done(decided, flush) => {
                     if flush.is_some() {
                         // Whoever is ready as well joins the frame: one sync for all.
                         tokio::task::yield_now().await;
                     }
-                    return Ok(Some(decided));
+                    return Ok(Came::Decided(decided));
                 }
-                Next::Split => return Ok(None),
+                Next::Held(bell) => return Ok(Came::Held(bell)),
+                Next::Split => return Ok(Came::TooMany),
                 Next::Wait => {
                     // A checkpoint makes room, so it must not wait for this batch.
                     hold = None;
@@ -501,7 +553,12 @@ impl Engine {
     }
 
     /// Looks under the lock whether the batch can be decided, and decides it.
-    fn next<'a>(&'a self, asked: &Asked<'a>, fetched: &Fetched) -> Result<Next<'a>, Unavailable> {
+    fn next<'a>(
+        &'a self,
+        asked: &Asked<'a>,
+        fetched: &Fetched,
+        patience: Option<&mut Patience<'_>>,
+    ) -> Result<Next<'a>, Unavailable> {
         let mut core = self.running()?;
         let missing = core.missing(asked, fetched, |hashes, possible| {
             self.inner.reader.mark_possible(hashes, possible);
@@ -525,12 +582,21 @@ impl Engine {
             return Ok(Next::Wait);
         }
         let was_empty = core.gather.is_empty();
-        let decided = core.decide(asked, fetched, room);
+        let decided = match patience {
+            None => core.decide(asked, fetched, room),
+            Some(patience) => match core.decide_or_hold(asked, fetched, room, patience)? {
+                Decision::Decided(decided) => decided,
+                Decision::Held(bell) => {
+                    self.inner.unlock(core);
+                    return Ok(Next::Held(bell));
+                }
+            },
+        };
         #[cfg(test)]
         self.inner.tap.decided();
         let wake_journal = was_empty && !core.gather.is_empty();
         let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
-        drop(core);
+        self.inner.unlock(core);
         if wake_store {
             self.inner.wake_store.notify_one();
         }

@@ -184,9 +184,10 @@ impl From<Unavailable> for Refusal {
                 retry_after: Some(FULL_RETRY),
                 ..Refusal::new(StatusCode::INSUFFICIENT_STORAGE, "full", detail)
             },
-            Unavailable::Overloaded | Unavailable::Stopping | Unavailable::Defect => {
-                Refusal::unavailable(detail)
-            }
+            Unavailable::Overloaded
+            | Unavailable::Waiters
+            | Unavailable::Stopping
+            | Unavailable::Defect => Refusal::unavailable(detail),
             Unavailable::TooLarge => Refusal::too_large(detail),
             Unavailable::Configured => Refusal::new(StatusCode::CONFLICT, "conflict", detail),
             Unavailable::Namespaces | Unavailable::Program(_) => Refusal::bad_input(detail),

@@ -68,7 +68,7 @@ pub(super) struct Ends {
 pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
-        Unavailable::Overloaded => format!("TRYAGAIN {error}"),
+        Unavailable::Overloaded | Unavailable::Waiters => format!("TRYAGAIN {error}"),
         Unavailable::TooLarge
         | Unavailable::Namespaces
         | Unavailable::Configured
@@ -369,6 +369,7 @@ mod tests {
         for (error, word) in [
             (Unavailable::Full, "-MISCONF the disk"),
             (Unavailable::Overloaded, "-TRYAGAIN the disk"),
+            (Unavailable::Waiters, "-TRYAGAIN as many claims wait"),
             (Unavailable::TooLarge, "-ERR more than"),
             (Unavailable::Stopping, "-MISCONF the server"),
         ] {

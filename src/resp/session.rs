@@ -1,5 +1,7 @@
 //! One connection without its socket: requests out of a buffer, replies into another.
 
+use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -38,6 +40,8 @@ pub struct Batch {
     /// Asked once everything else is answered.
     question: Option<Slot<Question>>,
     size: usize,
+    /// It is one claim that may be held.
+    waits: bool,
     close: bool,
     /// Nothing of this batch is answered.
     silent: bool,
@@ -145,6 +149,8 @@ pub struct Session {
     connection: Connection,
     /// A request that may take its time, read while others were in the batch.
     held: Option<Request>,
+    /// A claim that may be held, read while replies before it were not sent.
+    waiting: Option<Batch>,
     unsent: Option<Unsent>,
     closed: bool,
     /// HTTP was read, and is to be warned of.
@@ -161,6 +167,7 @@ impl Session {
             parser: Parser::default(),
             connection,
             held: None,
+            waiting: None,
             unsent: None,
             closed: false,
             http: false,
@@ -178,10 +185,12 @@ impl Session {
     #[must_use]
     pub fn pending(&self) -> usize {
         let held = self.held.as_ref().map_or(0, Request::size);
+        let waiting = self.waiting.as_ref().map_or(0, |batch| batch.size);
         let queued = self.connection.transaction.size();
         self.parser
             .pending()
             .saturating_add(held)
+            .saturating_add(waiting)
             .saturating_add(queued)
     }
 
@@ -194,6 +203,19 @@ impl Session {
         input: &mut BytesMut,
         output: &mut BytesMut,
     ) -> Flow {
+        self.serve_while(engine, input, output, pending()).await
+    }
+
+    /// The same for a client that may go: where a claim is to be held, it ends with `gone`, so that nobody is
+    /// handed work who is not there.
+    pub async fn serve_while(
+        &mut self,
+        engine: &Engine,
+        input: &mut BytesMut,
+        output: &mut BytesMut,
+        gone: impl Future<Output = ()>,
+    ) -> Flow {
+        let mut gone = pin!(gone);
         let most = output.len().saturating_add(ENOUGH);
         loop {
             if let Some(unsent) = &mut self.unsent {
@@ -227,7 +249,14 @@ impl Session {
             if self.held.is_some() && !output.is_empty() {
                 return Flow::More;
             }
-            let mut batch = self.read(input);
+            let mut batch = match self.waiting.take() {
+                Some(batch) => batch,
+                None => self.read(input),
+            };
+            if batch.waits && !output.is_empty() {
+                self.waiting = Some(batch);
+                return Flow::More;
+            }
             if batch.is_empty() && !batch.close {
                 return Flow::Continue;
             }
@@ -237,6 +266,11 @@ impl Session {
             let units = batch.units();
             let decisions = match units.is_empty() {
                 true => Vec::new(),
+                false if batch.waits => tokio::select! {
+                    biased;
+                    () = &mut gone => return Flow::Close,
+                    decisions = engine.submit(units) => decisions,
+                },
                 false => engine.submit(units).await,
             };
             self.unsent = Some(Unsent::new(batch, decisions));
@@ -310,6 +344,7 @@ impl Session {
         }
         let protocol = self.connection.protocol;
         let more = matches!(next, Ok(Next::Replied | Next::Decide(_)) | Err(_));
+        batch.waits = matches!(next, Ok(Next::Wait(_)));
         let what = match next {
             Ok(Next::Decide(answer) | Next::Wait(answer)) => Reply::Decided(answer, name),
             Ok(Next::Ask(what)) => {

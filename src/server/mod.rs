@@ -114,6 +114,8 @@ async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
     tracing::info!("{name}: answering what is in hand, then stopping; a second one stops at once");
     systemd::stopping();
     readiness.send_replace(Readiness::Stopping);
+    // Nobody is kept waiting by a server that stops: `busy`, and another one may be asked.
+    engine.stop_waiting();
     stopper.call();
     let polite = async {
         accepting.join_all().await;
