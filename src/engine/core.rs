@@ -275,19 +275,20 @@ impl Core {
                 }
             }
         }
-        if self.next_lsn > first {
-            // Entries of this batch: the last one given is the highest it rests on.
-            rest = rest.max(Lsn(self.next_lsn.0 - 1));
-        }
-        self.resting(answers, rest)
+        self.resting(answers, first, rest)
     }
 
-    /// Answers that rest on the entries up to that one.
+    /// Answers that rest on an entry that was seen, and on their own: all from `first` on.
     pub(super) fn resting(
         &mut self,
         answers: Vec<Result<Outcome, Unavailable>>,
-        rest: Lsn,
+        first: Lsn,
+        mut rest: Lsn,
     ) -> Decided {
+        if self.next_lsn > first {
+            // The last one given is the highest.
+            rest = rest.max(Lsn(self.next_lsn.0 - 1));
+        }
         let durable = self.gather.wait(rest);
         Decided { answers, durable }
     }

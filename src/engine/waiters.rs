@@ -251,7 +251,7 @@ impl Core {
     ) -> Result<Decision, Unavailable> {
         let (command, hash) = asked.commands().next().ok_or(Unavailable::Defect)?;
         let now = self.clock.now();
-        let mut rest = Lsn(0);
+        let (first, mut rest) = (self.next_lsn, Lsn(0));
         let record = self.record(command, hash, fetched)?;
         let replaced = record.as_deref().map(end);
         let grants = (self.next_token, true);
@@ -278,7 +278,7 @@ impl Core {
         if let Some(number) = patience.place.take() {
             self.waiters.leave(&command.key, number, now.boot);
         }
-        Ok(Decision::Decided(self.resting(vec![Ok(answer)], rest)))
+        Ok(Decision::Decided(self.resting(vec![Ok(answer)], first, rest)))
     }
 
     /// Tells those who wait for a key what became of its record.
