@@ -106,8 +106,7 @@ impl Waiters {
         let number = match patience.place {
             Some(number) => number,
             None => {
-                if self.count >= MAX_WAITERS
-                    || self.bytes.saturating_add(bytes) > MAX_WAITING_BYTES
+                if self.count >= MAX_WAITERS || self.bytes.saturating_add(bytes) > MAX_WAITING_BYTES
                 {
                     return Err(Unavailable::Waiters);
                 }
@@ -278,7 +277,11 @@ impl Core {
         if let Some(number) = patience.place.take() {
             self.waiters.leave(&command.key, number, now.boot);
         }
-        Ok(Decision::Decided(self.resting(vec![Ok(answer)], first, rest)))
+        Ok(Decision::Decided(self.resting(
+            vec![Ok(answer)],
+            first,
+            rest,
+        )))
     }
 
     /// Tells those who wait for a key what became of its record.

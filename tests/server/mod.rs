@@ -6,6 +6,7 @@ mod limits;
 mod start;
 mod stop;
 mod verbs;
+mod waiting;
 
 use std::path::Path;
 

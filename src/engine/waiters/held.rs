@@ -121,7 +121,11 @@ pub(in super::super) fn keep_time(inner: &Inner) {
             return;
         }
         // Looked at anew under this lock: what came since the bells were rung has told nobody.
-        let next = core.waiters.timers.first_key_value().map(|((at, _), _)| *at);
+        let next = core
+            .waiters
+            .timers
+            .first_key_value()
+            .map(|((at, _), _)| *at);
         core.waiters.asleep_until = next;
         match next {
             None => inner.timekeeper.wait(&mut core),
