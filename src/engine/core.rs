@@ -121,6 +121,13 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// Leaves all but the first `units` out.
+    pub(super) fn keep(&mut self, units: usize) {
+        self.units = self.units.get(..units).unwrap_or(self.units);
+        let commands = self.units.iter().map(|unit| unit.commands().len());
+        self.hashes.truncate(commands.sum());
+    }
+
     /// Each with its hash.
     pub(super) fn commands(&self) -> impl Iterator<Item = (&'a Command, u64)> {
         let commands = self.units.iter().flat_map(Unit::commands);
@@ -137,28 +144,29 @@ pub(super) struct Decided {
 }
 
 impl Core {
-    /// The keys of these commands that have to be read from the store first. `mark_possible` sets which of some
-    /// hashes the store may know.
+    /// The keys of these commands that have to be read from the store first, and whether with their large bodies.
+    /// `mark_possible` sets which of some hashes the store may know.
     pub(super) fn missing(
         &self,
         asked: &Asked<'_>,
         fetched: &Fetched,
         mark_possible: impl Fn(&[u64], &mut [bool]),
-    ) -> Result<Vec<RecordKey>, Unavailable> {
+    ) -> Result<Vec<(RecordKey, bool)>, Unavailable> {
         let mut wanted = Vec::with_capacity(asked.hashes.len());
         let mut hashes = Vec::with_capacity(asked.hashes.len());
         for (command, hash) in asked.commands() {
             let key = &command.key;
             let read = fetched.checkpoints == self.checkpoints && fetched.found.contains_key(key);
             let here = match self.recent.get(hash, key) {
-                Some(row) if row.has_large_bodies() && shows_bodies(&command.verb) => {
+                Some(row) if row.has_large_bodies() && shows_bodies(command) => {
                     !row.lacks_bodies().map_err(|error| broken(command, error))?
                 }
                 Some(_) => true,
                 None => false,
             };
             if !read && !here {
-                wanted.push(key);
+                let with_bodies = shows_bodies(command) || looks_into_value(&command.verb);
+                wanted.push((key, with_bodies));
                 hashes.push(hash);
             }
         }
@@ -167,7 +175,7 @@ impl Core {
         let possible = wanted.into_iter().zip(possible);
         Ok(possible
             .filter(|(_, possible)| *possible)
-            .map(|(key, _)| key.clone())
+            .map(|((key, with_bodies), _)| (key.clone(), with_bodies))
             .collect())
     }
 
@@ -416,7 +424,7 @@ impl Core {
             return Err(Unavailable::Full);
         }
         if let Some(shown) = &mut step.outcome.record
-            && shows_bodies(&command.verb)
+            && shows_bodies(command)
             && let Some(found) = self.found(key, fetched)
             && !found.bodies.is_empty()
             && shown.record.lacks_bodies()

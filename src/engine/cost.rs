@@ -65,19 +65,20 @@ pub(super) fn cost(command: &Command) -> usize {
 }
 
 /// Whether the bodies' bytes belong into the answer.
-pub(super) fn shows_bodies(verb: &Verb) -> bool {
-    matches!(
-        verb,
-        Verb::Claim(_)
-            | Verb::Get
-            | Verb::String(
+pub(super) fn shows_bodies(command: &Command) -> bool {
+    command.with_bodies
+        && match &command.verb {
+            Verb::Claim(_) | Verb::Get => true,
+            Verb::String(verb) => match verb {
+                StringVerb::Set(set) => set.get,
+                StringVerb::Add(_) => false,
                 StringVerb::Read
-                    | StringVerb::Digest
-                    | StringVerb::Set(_)
-                    | StringVerb::Delete { .. }
-                    | StringVerb::Expire { .. }
-            )
-    )
+                | StringVerb::Digest
+                | StringVerb::Delete { .. }
+                | StringVerb::Expire { .. } => true,
+            },
+            _ => false,
+        }
 }
 
 /// Whether the bodies' bytes are needed to decide: those of a large value may be in the store alone.

@@ -14,6 +14,7 @@ mod commit;
 mod core;
 mod cost;
 mod error;
+mod fetch;
 mod gather;
 pub mod inspect;
 mod late;
@@ -39,12 +40,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use self::clock::Source;
-use self::core::{Asked, Core, Fetched, Found, Phase};
+use self::core::{Asked, Core, Fetched, Phase};
 use self::cost::Cost;
 pub use self::error::EngineError;
+use self::fetch::Fetch;
 pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
@@ -58,7 +60,7 @@ use crate::model::key::RecordKey;
 use crate::model::outcome::Outcome;
 use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::time::Now;
-use crate::store::{self, Bodies, Reader, StoreError};
+use crate::store::{self, Reader};
 
 /// How long a batch waits for memory or a segment before it is refused.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,6 +92,10 @@ pub enum Unavailable {
     Overloaded,
     /// More than one unit may write (SPEC 10).
     TooLarge,
+    /// More payloads and results than one unit may read.
+    Reads,
+    /// Payloads and results wait for those that others have not taken yet, and did so for too long (SPEC 10).
+    Crowded,
     /// There are [`MAX_NAMESPACES`] namespaces already, and this would be one more.
     Namespaces,
     /// There are [`MAX_WAITERS`] claims waiting already, or [`MAX_WAITING_BYTES`] of them.
@@ -115,6 +121,12 @@ impl fmt::Display for Unavailable {
                 "the disk is slower than the writes that wait for it; try again"
             }
             Unavailable::TooLarge => "more than may be written in one step; send less at once",
+            Unavailable::Reads => {
+                "these records have more payloads and results than may be read in one step; ask for fewer at once"
+            }
+            Unavailable::Crowded => {
+                "answers that others have not read yet use up the memory for bytes in flight; try again"
+            }
             Unavailable::Namespaces => {
                 "there are 10000 namespaces already; use one of them, with what tells jobs apart in the key"
             }
@@ -143,6 +155,15 @@ pub struct Page {
     pub next: Option<Bytes>,
 }
 
+/// What became of the first units of several.
+#[derive(Debug, Default)]
+pub struct Submitted {
+    /// How many units.
+    pub units: usize,
+    /// The answers of their commands, in order.
+    pub answers: Vec<Result<Outcome, Unavailable>>,
+}
+
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -159,6 +180,8 @@ pub struct Options {
     /// How often the store thread looks around when nobody wakes it. Recent records go to the store after 5
     /// such ticks at the latest; what is past its retention is swept every 10.
     pub tick: Duration,
+    /// A permit for each byte in flight (SPEC 10): large bodies that are read from the store take theirs.
+    pub in_flight: Arc<Semaphore>,
     /// Of the journal.
     pub journal: writer::Options,
     /// Of the store.
@@ -174,6 +197,7 @@ impl Default for Options {
             body_limit: 1 << 20,
             reserve: reserve_size(DISK),
             tick: Duration::from_secs(1),
+            in_flight: Arc::new(Semaphore::new(256 << 20)),
             journal: writer::Options::for_file_system(DISK),
             store: store::Options::default(),
         }
@@ -188,6 +212,8 @@ struct Limits {
     freeze_at: usize,
     /// The largest frame, so the largest unit.
     max_frame: u64,
+    /// The most bytes that one unit reads.
+    reads: usize,
     tick: Duration,
 }
 
@@ -230,6 +256,7 @@ impl Limits {
             recent_bytes: options.recent_bytes,
             freeze_at: options.recent_bytes / 4,
             max_frame,
+            reads: fetch::most_read(options.body_limit, &options.in_flight),
             tick: options.tick.max(Duration::from_millis(1)),
         })
     }
@@ -258,6 +285,7 @@ struct Inner {
     reader: Reader,
     room: Arc<Room>,
     limits: Limits,
+    in_flight: Arc<Semaphore>,
     /// The journal thread waits here for a frame.
     gathered: Condvar,
     /// The store thread waits here for something to do.
@@ -278,12 +306,19 @@ struct Inner {
 }
 
 impl Inner {
-    fn new(core: Core, reader: Reader, room: Arc<Room>, limits: Limits) -> Inner {
+    fn new(
+        core: Core,
+        reader: Reader,
+        room: Arc<Room>,
+        limits: Limits,
+        in_flight: Arc<Semaphore>,
+    ) -> Inner {
         Inner {
             core: Mutex::new(core),
             reader,
             room,
             limits,
+            in_flight,
             gathered: Condvar::new(),
             wake_store: Condvar::new(),
             landed: Condvar::new(),
@@ -349,14 +384,15 @@ enum Next<'a> {
     Done(core::Decided, Option<Flush<'a>>),
     Held(Bell),
     Hash(Vec<(&'a Payload, FingerprintKind)>),
-    Read(Vec<RecordKey>, u64),
+    Read(Vec<(RecordKey, bool)>, u64),
     Split,
     Wait,
 }
 
 /// What came of a batch.
 enum Came {
-    Decided(core::Decided),
+    /// So many units of it.
+    Decided(core::Decided, usize),
     /// A claim waits.
     Held(Bell),
     /// Together with the records that they are about, these are too many for one decision.
@@ -379,8 +415,8 @@ impl Engine {
         open::open(dir, options)
     }
 
-    /// Decides all commands in order, at one instant, and answers each once what its answer rests on is
-    /// durable. Answers come in the order of the commands, those of a [`Unit::All`] one by one.
+    /// Decides all commands in order and answers each once what its answer rests on is durable. Answers come in
+    /// the order of the commands, those of a [`Unit::All`] one by one.
     ///
     /// A claim that is submitted alone and may wait is held where it would be answered `busy` or `backoff`
     /// (SPEC 3); dropping the future gives its place up. Among others it does not wait.
@@ -391,40 +427,73 @@ impl Engine {
             return vec![self.decide_in_time(unit, wait).await];
         }
         let mut answers = Vec::with_capacity(units.len());
-        for part in parts(&units, self.inner.limits.recent_bytes / 8) {
-            // Parts of it yet to be decided, the first one on top.
-            let mut rest = vec![part];
-            while let Some(part) = rest.pop() {
-                let commands = part.iter().map(|unit| unit.commands().len()).sum();
-                let decided = match self.decide(part, None).await {
-                    Ok(Came::Decided(decided)) => decided,
-                    Ok(Came::Held(_) | Came::TooMany) => {
-                        let (first, second) = part.split_at(part.len() / 2);
-                        rest.extend([second, first]);
-                        continue;
-                    }
-                    Err(why) => {
-                        answers.extend(std::iter::repeat_n(Err(why), commands));
-                        continue;
-                    }
-                };
-                answers.extend(decided.answers);
-                #[cfg(feature = "canary")]
-                if crate::canary::has(crate::canary::Fault::ReplyBeforeSync) {
-                    continue;
-                }
-                // Each part before the next: who is told that a frame is durable has to tell the others, so nobody
-                // holds a wake-up that he does not look at.
-                if let Some(durable) = decided.durable
-                    && durable.await.is_err()
-                {
-                    // The journal failed: what was decided may or may not be on the disk.
-                    let all = units.iter().map(|unit| unit.commands().len()).sum();
-                    return std::iter::repeat_n(Err(Unavailable::Stopping), all).collect();
-                }
-            }
+        let mut rest = units.as_slice();
+        while !rest.is_empty() {
+            let some = self.submit_part(rest).await;
+            rest = rest.get(some.units..).unwrap_or_default();
+            answers.extend(some.answers);
         }
         answers
+    }
+
+    /// As [`Engine::submit`], at one instant, for the first of the units: at least one, and as many as may be
+    /// decided together for the memory that they, their records and their answers take. For those who can
+    /// pass answers on before they ask for more.
+    pub async fn submit_some(&self, units: &[Unit]) -> Submitted {
+        match units {
+            [unit @ Unit::One(command)] if let Some(wait) = wait_of(command) => Submitted {
+                units: 1,
+                answers: vec![self.decide_in_time(unit, wait).await],
+            },
+            units => self.submit_part(units).await,
+        }
+    }
+
+    async fn submit_part(&self, units: &[Unit]) -> Submitted {
+        let Some(mut part) = parts(units, self.inner.limits.recent_bytes / 8).next() else {
+            return Submitted::default();
+        };
+        let refused = |part: &[Unit], why| {
+            let commands = part.iter().map(|unit| unit.commands().len()).sum();
+            Submitted {
+                units: part.len(),
+                answers: std::iter::repeat_n(Err(why), commands).collect(),
+            }
+        };
+        loop {
+            let (decided, count) = match self.decide(part, None).await {
+                Ok(Came::Decided(decided, count)) => (decided, count),
+                Ok(Came::Held(_) | Came::TooMany) => {
+                    part = part.get(..part.len() / 2).unwrap_or(part);
+                    continue;
+                }
+                // It is the first unit alone that reads too much.
+                Err(why @ Unavailable::Reads) => {
+                    return refused(part.get(..1).unwrap_or(part), why);
+                }
+                Err(why) => return refused(part, why),
+            };
+            part = part.get(..count).unwrap_or(part);
+            #[cfg(feature = "canary")]
+            if crate::canary::has(crate::canary::Fault::ReplyBeforeSync) {
+                return Submitted {
+                    units: count,
+                    answers: decided.answers,
+                };
+            }
+            // Before more is decided: who is told that a frame is durable has to tell the others, so nobody holds a
+            // wake-up that he does not look at.
+            if let Some(durable) = decided.durable
+                && durable.await.is_err()
+            {
+                // The journal failed: what was decided may or may not be on the disk.
+                return refused(part, Unavailable::Stopping);
+            }
+            return Submitted {
+                units: count,
+                answers: decided.answers,
+            };
+        }
     }
 
     /// The instant, on the engine's clock.
@@ -467,7 +536,7 @@ impl Engine {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// With `patience` the batch is one claim, which may be held.
+    /// Decides the first of the units, and says how many. With `patience` they are one claim, which may be held.
     async fn decide(
         &self,
         units: &[Unit],
@@ -477,27 +546,24 @@ impl Engine {
         if units.iter().any(|unit| unit.cost() as u64 > limit) {
             return Err(Unavailable::TooLarge);
         }
-        let asked = Asked::new(units, self.inner.reader.hasher());
-        let mut fetched = Fetched::default();
-        let mut redos = 0;
-        let mut hold = None;
+        let mut asked = Asked::new(units, self.inner.reader.hasher());
+        let mut fetch = Fetch::new(self);
         self.slow_down(units).await;
         loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
-            match self.next(&asked, &fetched, patience.as_deref_mut())? {
+            match self.next(&asked, fetch.fetched(), patience.as_deref_mut())? {
                 Next::Done(decided, flush) => {
                     if flush.is_some() {
                         // Whoever is ready as well joins the frame: one sync for all.
                         tokio::task::yield_now().await;
                     }
-                    return Ok(Came::Decided(decided));
+                    return Ok(Came::Decided(decided, asked.units.len()));
                 }
                 Next::Held(bell) => return Ok(Came::Held(bell)),
                 Next::Split => return Ok(Came::TooMany),
                 Next::Wait => {
-                    // A checkpoint makes room, so it must not wait for this batch.
-                    hold = None;
+                    fetch.let_go();
                     if tokio::time::timeout(PATIENCE, room_made).await.is_err() {
                         let full = self.running()?.full;
                         return Err(if full {
@@ -513,19 +579,8 @@ impl Engine {
                         let _ = payload.fingerprint(kind);
                     }
                 }
-                Next::Read(keys, number) => {
-                    redos += 1;
-                    if redos > REDOS && hold.is_none() {
-                        hold = Some(Hold::new(&self.inner));
-                    }
-                    if fetched.checkpoints != number {
-                        fetched = Fetched {
-                            checkpoints: number,
-                            ..Fetched::default()
-                        };
-                    }
-                    let found = self.fetch(keys).await?;
-                    fetched.found.extend(found);
+                Next::Read(missing, checkpoint) => {
+                    fetch.read_for(&mut asked, missing, checkpoint).await?;
                 }
             }
         }
@@ -621,59 +676,6 @@ impl Engine {
         memory && segments
     }
 
-    /// Reads records from the store, outside the lock.
-    async fn fetch(
-        &self,
-        mut keys: Vec<RecordKey>,
-    ) -> Result<Vec<(RecordKey, Found)>, Unavailable> {
-        let reader = self.inner.reader.clone();
-        self.blocking(move || {
-            // A pipeline may ask for one key many times: its bodies are in memory once.
-            keys.sort_unstable();
-            keys.dedup();
-            let records = reader.get_many(&keys, Bodies::All)?;
-            let found = records.into_iter().map(|record| match record {
-                Some(mut record) => {
-                    let bodies = record.detach_bodies();
-                    Found {
-                        record: Some(Arc::new(record)),
-                        bodies,
-                    }
-                }
-                None => Found::default(),
-            });
-            Ok(keys.into_iter().zip(found).collect())
-        })
-        .await
-    }
-
-    /// Runs a read of the store off the runtime. A failing read is fatal: nothing is answered around damage.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, Unavailable> {
-        #[cfg(test)]
-        if self.inner.tap.is_simulated() {
-            let result = sim::in_turn(read).await;
-            return result.map_err(|error| {
-                if !matches!(error, StoreError::Closed) {
-                    self.inner.fail(EngineError::Store(error));
-                }
-                Unavailable::Stopping
-            });
-        }
-        match tokio::task::spawn_blocking(read).await {
-            Ok(Ok(value)) => Ok(value),
-            // A read that the end of the engine overtook, as it may: no failure of the storage.
-            Ok(Err(StoreError::Closed)) => Err(Unavailable::Stopping),
-            Ok(Err(error)) => {
-                self.inner.fail(EngineError::Store(error));
-                Err(Unavailable::Stopping)
-            }
-            Err(_) => Err(Unavailable::Stopping),
-        }
-    }
-
     /// The lock, if the engine decides at all.
     fn running(&self) -> Result<MutexGuard<'_, Core>, Unavailable> {
         let core = self.inner.core.lock();
@@ -741,6 +743,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use super::core::Found;
     use super::*;
     use crate::model::body::{Body, Content};
     use crate::model::command::{Claim, Mode, Verb};

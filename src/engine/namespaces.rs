@@ -319,17 +319,30 @@ mod tests {
     }
 
     /// What a kill leaves: the directory as it is while the engine runs.
-    fn copy(from: &std::path::Path, to: &std::path::Path) {
-        for entry in std::fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            let target = to.join(entry.file_name());
-            if entry.file_type().unwrap().is_dir() {
-                std::fs::create_dir(&target).unwrap();
-                copy(&entry.path(), &target);
-            } else {
-                std::fs::copy(entry.path(), target).unwrap();
+    fn killed(from: &std::path::Path) -> tempfile::TempDir {
+        loop {
+            let to = tempfile::tempdir().unwrap();
+            match copy(from, to.path()) {
+                Ok(()) => return to,
+                // A segment is prepared under another name meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    fn copy(from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            let target = to.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                std::fs::create_dir(&target)?;
+                copy(&entry.path(), &target)?;
+            } else {
+                std::fs::copy(entry.path(), target)?;
+            }
+        }
+        Ok(())
     }
 
     #[tokio::test]
@@ -345,8 +358,7 @@ mod tests {
             let put = engine.set_policy("orders", policy(lease), None).await;
             assert_eq!(put, Ok(()));
         }
-        let killed = tempfile::tempdir().unwrap();
-        copy(dir.path(), killed.path());
+        let killed = killed(dir.path());
         engine.close().unwrap();
         for (dir, mut redone) in [(killed, 2), (dir, 0)] {
             // The first start redoes the journal; the later ones read what its checkpoint wrote.

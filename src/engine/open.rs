@@ -223,7 +223,7 @@ pub(super) fn recover(
         keeper.begin_full();
     }
     Ok(Ready {
-        inner: Arc::new(Inner::new(core, reader, room, limits)),
+        inner: Arc::new(Inner::new(core, reader, room, limits, options.in_flight)),
         committer: Committer::new(writer),
         keeper,
     })

@@ -14,9 +14,10 @@ use std::sync::Arc;
 
 use super::core::{Asked, Core, Fetched};
 use super::cost::{Cost, cost};
+use super::fetch::Fetch;
 use super::gather::Durable;
 use super::recent::record_size;
-use super::{Engine, Flush, Hold, Inner, PATIENCE, REDOS, Unavailable, Unit};
+use super::{Engine, Flush, Inner, PATIENCE, Unavailable, Unit};
 use crate::model::command::{Command, StringVerb, Verb};
 use crate::model::key::RecordKey;
 use crate::model::outcome::Outcome;
@@ -38,6 +39,11 @@ pub trait Program: Send {
 
     /// The keys it may touch.
     fn keys(&self) -> &[RecordKey];
+
+    /// Whether it may look at values, or only at whether there are any.
+    fn reads_values(&self) -> bool {
+        true
+    }
 
     /// Called before each run, outside the lock: for whatever takes its time.
     fn prepare(&mut self) {}
@@ -228,7 +234,7 @@ impl Steps<'_> {
     }
 
     fn present(&self, key: &RecordKey) -> bool {
-        let read = Command::new(key.clone(), Verb::String(StringVerb::Read));
+        let read = Command::new(key.clone(), Verb::String(StringVerb::Read)).without_bodies();
         let Some(hash) = self.declared.get(key).copied() else {
             return false;
         };
@@ -328,6 +334,10 @@ impl Program for Begin<'_> {
         &self.keys
     }
 
+    fn reads_values(&self) -> bool {
+        false
+    }
+
     fn run(&mut self, steps: &mut Steps<'_>) -> Self::Answer {
         if steps.core.watches.0.len().saturating_add(self.keys.len()) > MAX_WATCHED {
             return Err(Unavailable::Program(Bound::Watched));
@@ -348,7 +358,7 @@ impl Program for Begin<'_> {
 /// What came of one look under the lock.
 enum Attempt<'a, Answer> {
     Done(Answer, Option<Durable>, Option<Flush<'a>>),
-    Read(Vec<RecordKey>, u64),
+    Read(Vec<(RecordKey, bool)>, u64),
     Wait,
 }
 
@@ -364,18 +374,19 @@ impl Engine {
         if declared.len() > MAX_KEYS {
             return Err(Unavailable::Program(Bound::Keys));
         }
-        let read =
-            |key: &RecordKey| Unit::One(Command::new(key.clone(), Verb::String(StringVerb::Read)));
+        let read = |key: &RecordKey| {
+            let mut read = Command::new(key.clone(), Verb::String(StringVerb::Read));
+            read.with_bodies = program.reads_values();
+            Unit::One(read)
+        };
         let reads: Vec<Unit> = declared.keys().map(read).collect();
         let asked = Asked::new(&reads, hasher);
-        let mut fetched = Fetched::default();
-        let mut redos = 0;
-        let mut hold = None;
+        let mut fetch = Fetch::new(self);
         program.prepare();
         let (answer, durable) = loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
-            match self.attempt(&mut program, &declared, &asked, &fetched)? {
+            match self.attempt(&mut program, &declared, &asked, fetch.fetched())? {
                 Attempt::Done(answer, durable, flush) => {
                     if flush.is_some() {
                         // Whoever is ready as well joins the frame: one sync for all.
@@ -384,8 +395,7 @@ impl Engine {
                     break (answer, durable);
                 }
                 Attempt::Wait => {
-                    // A checkpoint makes room, so it must not wait for this program.
-                    hold = None;
+                    fetch.let_go();
                     if tokio::time::timeout(PATIENCE, room_made).await.is_err() {
                         let full = self.running()?.full;
                         return Err(match full {
@@ -395,23 +405,12 @@ impl Engine {
                     }
                     program.prepare();
                 }
-                Attempt::Read(keys, number) => {
-                    redos += 1;
-                    if redos > REDOS && hold.is_none() {
-                        hold = Some(Hold::new(&self.inner));
-                    }
-                    if fetched.checkpoints != number {
-                        fetched = Fetched {
-                            checkpoints: number,
-                            ..Fetched::default()
-                        };
-                    }
-                    let found = self.fetch(keys).await?;
-                    fetched.found.extend(found);
+                Attempt::Read(missing, checkpoint) => {
+                    fetch.read_all(&missing, checkpoint).await?;
                 }
             }
         };
-        drop(hold);
+        drop(fetch);
         if let Some(durable) = durable
             && durable.await.is_err()
         {

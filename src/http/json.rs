@@ -95,20 +95,31 @@ pub fn page(page: &Page) -> Vec<u8> {
     out
 }
 
-/// The answers of a batch, in order. Results stand in it as long as it is no longer than a batch may be.
-#[must_use]
-pub fn results(results: &[(&RecordKey, Result<Outcome, Refusal>)]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(USUAL.saturating_mul(results.len().saturating_add(1)));
-    out.extend_from_slice(b"{\"results\":[");
-    for (at, (key, answer)) in results.iter().enumerate() {
-        if at > 0 {
+/// The answers of a batch, in order, one after the other. Results stand in it as long as it is no longer than a
+/// batch may be.
+#[derive(Debug)]
+pub struct Results(Vec<u8>);
+
+impl Results {
+    /// For so many answers.
+    #[must_use]
+    pub fn of(answers: usize) -> Results {
+        let mut out = Vec::with_capacity(USUAL.saturating_mul(answers.saturating_add(1)));
+        out.extend_from_slice(b"{\"results\":[");
+        Results(out)
+    }
+
+    /// The next one.
+    pub fn push(&mut self, key: &RecordKey, answer: &Result<Outcome, Refusal>) {
+        let out = &mut self.0;
+        if !out.ends_with(b"[") {
             out.push(b',');
         }
         let bodies = match out.len() < MAX_BATCH {
             true => Bodies::Whole,
             false => Bodies::Facts,
         };
-        let mut object = Object::begin(&mut out);
+        let mut object = Object::begin(out);
         match answer {
             Ok(outcome) => object.outcome(&outcome.fields(), key, bodies),
             Err(refusal) => {
@@ -125,8 +136,13 @@ pub fn results(results: &[(&RecordKey, Result<Outcome, Refusal>)]) -> Vec<u8> {
         }
         object.end();
     }
-    out.extend_from_slice(b"]}");
-    out
+
+    /// All of them.
+    #[must_use]
+    pub fn end(mut self) -> Vec<u8> {
+        self.0.extend_from_slice(b"]}");
+        self.0
+    }
 }
 
 /// A claim of an atomic batch met a record that is done, as a problem document (RFC 9457).

@@ -185,10 +185,11 @@ impl From<Unavailable> for Refusal {
                 ..Refusal::new(StatusCode::INSUFFICIENT_STORAGE, "full", detail)
             },
             Unavailable::Overloaded
+            | Unavailable::Crowded
             | Unavailable::Waiters
             | Unavailable::Stopping
             | Unavailable::Defect => Refusal::unavailable(detail),
-            Unavailable::TooLarge => Refusal::too_large(detail),
+            Unavailable::TooLarge | Unavailable::Reads => Refusal::too_large(detail),
             Unavailable::Configured => Refusal::new(StatusCode::CONFLICT, "conflict", detail),
             Unavailable::Namespaces | Unavailable::Program(_) => Refusal::bad_input(detail),
         }

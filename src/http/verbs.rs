@@ -135,7 +135,10 @@ impl Asked<'_> {
             Verb::Claim(claim) if claim.wait > Span::ZERO => Stage::Waiting,
             _ => Stage::Deciding,
         });
-        let outcome = self.submit(Command::new(key.clone(), verb)).await?;
+        let mut command = Command::new(key.clone(), verb);
+        // The record tells of its bodies without their bytes.
+        command.with_bodies = self.route.action != Action::Get;
+        let outcome = self.submit(command).await?;
         match self.route.action {
             Action::Claim => Ok(Answer::claimed(&outcome, &key)),
             Action::GetResult | Action::GetPayload => self.bytes(&outcome, &key),
@@ -167,26 +170,34 @@ impl Asked<'_> {
             true => vec![Unit::All(batch.claims)],
             false => batch.claims.into_iter().map(Unit::One).collect(),
         };
-        let answers = face.engine.submit(units).await;
-        let decided = keys.iter().zip(answers);
-        let mut results = Vec::with_capacity(keys.len());
-        for (key, answer) in decided {
-            if batch.atomic {
-                match &answer {
-                    Ok(outcome) if outcome.holds() => {}
-                    Ok(outcome) => return Ok(Answer::refused_member(outcome, key)),
-                    Err(unavailable) => return Err((*unavailable).into()),
+        let mut results = json::Results::of(keys.len());
+        let (mut units, mut keys) = (units.as_slice(), keys.iter());
+        // The refusal, as long as nothing else came.
+        let mut refused = None;
+        let mut is_refused = true;
+        while !units.is_empty() {
+            // In parts, each written down before the next: together their results may be more than memory has room for.
+            let some = face.engine.submit_some(units).await;
+            units = units.get(some.units..).unwrap_or_default();
+            for (answer, key) in some.answers.into_iter().zip(&mut keys) {
+                if batch.atomic {
+                    match &answer {
+                        Ok(outcome) if outcome.holds() => {}
+                        Ok(outcome) => return Ok(Answer::refused_member(outcome, key)),
+                        Err(unavailable) => return Err((*unavailable).into()),
+                    }
                 }
+                let answer = answer.map_err(Refusal::from);
+                is_refused &= answer.is_err();
+                results.push(key, &answer);
+                refused = answer.err();
             }
-            results.push((key, answer.map_err(Refusal::from)));
         }
         // Where none was decided, the batch was refused.
-        if results.iter().all(|(_, answer)| answer.is_err())
-            && let Some((_, Err(refusal))) = results.pop()
-        {
-            return Err(refusal);
+        match refused {
+            Some(refusal) if is_refused => Err(refusal),
+            _ => Ok(Answer::json(results.end())),
         }
-        Ok(Answer::json(json::results(&results)))
     }
 
     async fn submit(&self, command: Command) -> Result<Outcome, Refusal> {

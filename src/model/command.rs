@@ -31,17 +31,27 @@ pub struct Command {
     pub verb: Verb,
     /// The operator's name, where the caller has one: for the audit only.
     pub by: Option<Box<str>>,
+    /// Whether the answer is to have the bytes of large bodies, where the verb shows them at all.
+    pub with_bodies: bool,
 }
 
 impl Command {
-    /// A command of a caller without a name.
+    /// A command of a caller without a name, whose answer has what the verb shows.
     #[must_use]
     pub fn new(key: RecordKey, verb: Verb) -> Command {
         Command {
             key,
             verb,
             by: None,
+            with_bodies: true,
         }
+    }
+
+    /// The same, answered without the bytes of large bodies, so that nobody reads them.
+    #[must_use]
+    pub fn without_bodies(mut self) -> Command {
+        self.with_bodies = false;
+        self
     }
 }
 

@@ -68,8 +68,11 @@ pub(super) struct Ends {
 pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
-        Unavailable::Overloaded | Unavailable::Waiters => format!("TRYAGAIN {error}"),
+        Unavailable::Overloaded | Unavailable::Crowded | Unavailable::Waiters => {
+            format!("TRYAGAIN {error}")
+        }
         Unavailable::TooLarge
+        | Unavailable::Reads
         | Unavailable::Namespaces
         | Unavailable::Configured
         | Unavailable::Program(_)

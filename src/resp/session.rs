@@ -79,41 +79,65 @@ impl Batch {
     }
 }
 
-/// Decided, and not all written yet.
+/// Read, and not all decided and written yet.
 #[derive(Debug)]
 struct Unsent {
     slots: std::vec::IntoIter<Slot>,
+    units: Vec<Unit>,
+    /// How many units are decided.
+    decided: usize,
+    /// What became of the last of those.
     decisions: Vec<Decision>,
-    /// How many decisions are written.
+    /// How many of these are written.
     used: usize,
     local: BytesMut,
     /// How many bytes of those that need no engine are written.
     told: usize,
     question: Option<Slot<Question>>,
+    /// It is one claim that may be held.
+    waits: bool,
     close: bool,
     silent: bool,
 }
 
 impl Unsent {
-    fn new(batch: Batch, decisions: Vec<Decision>) -> Unsent {
+    fn new(mut batch: Batch) -> Unsent {
         Unsent {
+            units: batch.units(),
+            decided: 0,
             slots: batch.slots.into_iter(),
-            decisions,
+            decisions: Vec::new(),
             used: 0,
             local: batch.local,
             told: 0,
             question: batch.question,
+            waits: batch.waits,
             close: batch.close,
             silent: batch.silent,
         }
     }
 
-    /// Writes replies in order, until there are none or `output` is longer than `most`; whether all are written.
+    /// The units that are not decided yet.
+    fn undecided(&self) -> &[Unit] {
+        self.units.get(self.decided..).unwrap_or_default()
+    }
+
+    /// So many more units are decided.
+    fn decide(&mut self, units: usize, decisions: Vec<Decision>) {
+        self.decided = self.decided.saturating_add(units);
+        (self.decisions, self.used) = (decisions, 0);
+    }
+
+    /// Writes replies in order, until `output` is longer than `most` or those of what is decided are all written;
+    /// whether they are.
     fn write(&mut self, output: &mut BytesMut, most: usize) -> bool {
         if self.silent {
             return true;
         }
         while output.len() <= most {
+            if !self.is_next_decided() {
+                return true;
+            }
             let Some(slot) = self.slots.next() else {
                 return true;
             };
@@ -137,7 +161,18 @@ impl Unsent {
                 }
             }
         }
-        self.slots.as_slice().is_empty()
+        !self.is_next_decided()
+    }
+
+    /// Whether there is a next reply, and all it is made of.
+    fn is_next_decided(&self) -> bool {
+        match self.slots.as_slice().first().map(|slot| &slot.what) {
+            None => false,
+            Some(Reply::Local(_)) => true,
+            Some(Reply::Decided(answer, _)) => {
+                self.used.saturating_add(answer.width()) <= self.decisions.len()
+            }
+        }
     }
 }
 
@@ -149,8 +184,6 @@ pub struct Session {
     connection: Connection,
     /// A request that may take its time, read while others were in the batch.
     held: Option<Request>,
-    /// A claim that may be held, read while replies before it were not sent.
-    waiting: Option<Batch>,
     unsent: Option<Unsent>,
     closed: bool,
     /// HTTP was read, and is to be warned of.
@@ -167,7 +200,6 @@ impl Session {
             parser: Parser::default(),
             connection,
             held: None,
-            waiting: None,
             unsent: None,
             closed: false,
             http: false,
@@ -185,12 +217,10 @@ impl Session {
     #[must_use]
     pub fn pending(&self) -> usize {
         let held = self.held.as_ref().map_or(0, Request::size);
-        let waiting = self.waiting.as_ref().map_or(0, |batch| batch.size);
         let queued = self.connection.transaction.size();
         self.parser
             .pending()
             .saturating_add(held)
-            .saturating_add(waiting)
             .saturating_add(queued)
     }
 
@@ -222,6 +252,25 @@ impl Session {
                 if !unsent.write(output, most) {
                     return Flow::More;
                 }
+                if !unsent.undecided().is_empty() {
+                    // What they were is written: its memory goes before more of it comes.
+                    unsent.decisions = Vec::new();
+                    if output.len() > most || (unsent.waits && !output.is_empty()) {
+                        return Flow::More;
+                    }
+                    let submitted = engine.submit_some(unsent.undecided());
+                    let some = if unsent.waits {
+                        tokio::select! {
+                            biased;
+                            () = &mut gone => return Flow::Close,
+                            some = submitted => some,
+                        }
+                    } else {
+                        submitted.await
+                    };
+                    unsent.decide(some.units, some.answers);
+                    continue;
+                }
                 let question = unsent.question.take();
                 let close = unsent.close;
                 self.unsent = None;
@@ -249,31 +298,14 @@ impl Session {
             if self.held.is_some() && !output.is_empty() {
                 return Flow::More;
             }
-            let mut batch = match self.waiting.take() {
-                Some(batch) => batch,
-                None => self.read(input),
-            };
-            if batch.waits && !output.is_empty() {
-                self.waiting = Some(batch);
-                return Flow::More;
-            }
+            let batch = self.read(input);
             if batch.is_empty() && !batch.close {
                 return Flow::Continue;
             }
             if std::mem::take(&mut self.http) {
                 self.warn(engine);
             }
-            let units = batch.units();
-            let decisions = match units.is_empty() {
-                true => Vec::new(),
-                false if batch.waits => tokio::select! {
-                    biased;
-                    () = &mut gone => return Flow::Close,
-                    decisions = engine.submit(units) => decisions,
-                },
-                false => engine.submit(units).await,
-            };
-            self.unsent = Some(Unsent::new(batch, decisions));
+            self.unsent = Some(Unsent::new(batch));
         }
     }
 
@@ -312,7 +344,9 @@ impl Session {
 
     /// Writes the replies of a batch, all but that of a question, which only [`Session::serve`] can ask.
     pub fn answer(&mut self, batch: Batch, decisions: Vec<Decision>, output: &mut BytesMut) {
-        Unsent::new(batch, decisions).write(output, usize::MAX);
+        let mut unsent = Unsent::new(batch);
+        unsent.decide(usize::MAX, decisions);
+        unsent.write(output, usize::MAX);
     }
 
     /// Takes one request into the batch; whether another may follow it there.

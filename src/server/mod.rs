@@ -78,13 +78,13 @@ fn hold_and_serve(config: &Config) -> Result<(), Failure> {
 
 async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
     let sockets = Sockets::bind(config).await?;
-    let engine = storage::open(config, dir)?;
+    let budget = Budget::new(config.limits.in_flight);
+    let engine = storage::open(config, dir, &budget)?;
     // Until here a signal ends the process at once, which the store recovers from.
     let mut signals = Signals::listen()?;
     let ready = sockets.ready_line(dir)?;
 
     let connections = Connections::new(limits::open_files(config.limits.connections));
-    let budget = Budget::new(config.limits.in_flight);
     let (stopper, stop) = shutdown::stop();
     let (readiness, ready_now) = watch::channel(Readiness::Ready);
     let http = http::Face::new(

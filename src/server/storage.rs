@@ -5,23 +5,26 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use super::data_dir::DataDir;
+use super::limits::Budget;
 use crate::config::Config;
 use crate::engine::{self, Engine, EngineError};
 use crate::error::{Exit, Failure};
 use crate::journal::writer;
 use crate::store;
 
-/// Opens the store in the data directory: recovers what a crash left, or makes a new one.
+/// Opens the store in the data directory: recovers what a crash left, or makes a new one. What it reads for answers
+/// is in flight.
 ///
 /// # Errors
 /// [`Exit::Damaged`], [`Exit::Storage`], [`Exit::DirectoryUnusable`]; nothing is lost by them.
-pub fn open(config: &Config, dir: &DataDir) -> Result<Engine, Failure> {
+pub fn open(config: &Config, dir: &DataDir, in_flight: &Budget) -> Result<Engine, Failure> {
     let file_system = dir.file_system_size()?;
     let options = engine::Options {
         policies: config.policies.clone(),
         recent_bytes: config.limits.recent_memory,
         body_limit: config.limits.payload.max(config.limits.result),
         reserve: engine::reserve_size(file_system),
+        in_flight: in_flight.bytes(),
         journal: writer::Options::for_file_system(file_system),
         store: store::Options {
             cache: config.limits.cache,

@@ -47,7 +47,7 @@ pub use error::StoreError;
 pub use filter::{FilterStats, KeyHasher};
 pub use memtable::{Memtable, OwnedRow, Row, Write};
 pub use open::{FORMAT, Opened, Options, Store};
-pub use read::{Bodies, Counts, Page, Reader, Rows, Scan, Which};
+pub use read::{Bodies, Counts, Page, Reader, Rows, Scan, Several, Which};
 pub use repair::{Fix, repair, repair_backend};
 pub use sweep::Swept;
 

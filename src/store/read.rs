@@ -33,6 +33,15 @@ pub enum Bodies {
     All,
 }
 
+/// What came of reading several records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Several {
+    /// The first of them, all if there is nothing too large among them; `None` where there is no record.
+    Found(Vec<Option<Record>>),
+    /// None: their large bodies have so many bytes, and were not admitted.
+    Declined(usize),
+}
+
 /// Which tables a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
@@ -135,23 +144,71 @@ impl Reader {
     /// [`StoreError::Io`], [`StoreError::Closed`].
     pub fn get(&self, key: &RecordKey, bodies: Bodies) -> Result<Option<Record>, StoreError> {
         self.shared.read("read a record", |transaction, catalog| {
-            self.get_in(transaction, catalog, key, bodies)
+            let Some(mut found) = self.row_in(transaction, catalog, key)? else {
+                return Ok(None);
+            };
+            fetch_bodies(
+                transaction,
+                found.place,
+                key.joined(),
+                &mut found.record,
+                bodies,
+            )?;
+            Ok(Some(found.record))
         })
     }
 
-    /// The records of several keys, in their order, all of the same commit.
+    /// The records of keys, in their order, all of the same commit; with their large bodies for those keys whose
+    /// `bool` asks for them. Ends early, after one key at least, where what was read has reached `most` bytes.
+    ///
+    /// Before large bodies are read, `admit` is asked with how many bytes they have.
     ///
     /// # Errors
     /// As [`Reader::get`].
-    pub fn get_many(
+    pub fn get_some(
         &self,
-        keys: &[RecordKey],
-        bodies: Bodies,
-    ) -> Result<Vec<Option<Record>>, StoreError> {
+        keys: &[(RecordKey, bool)],
+        most: usize,
+        mut admit: impl FnMut(usize) -> bool,
+    ) -> Result<Several, StoreError> {
         self.shared.read("read records", |transaction, catalog| {
-            keys.iter()
-                .map(|key| self.get_in(transaction, catalog, key, bodies))
-                .collect()
+            let mut found = Vec::new();
+            let (mut size, mut large) = (0_usize, 0_usize);
+            for (key, with_bodies) in keys {
+                if size >= most && !found.is_empty() {
+                    break;
+                }
+                let row = self.row_in(transaction, catalog, key)?;
+                if let Some(row) = &row {
+                    let bodies = row.record.large_bodies().map(|body| body.size as usize);
+                    let bodies = if *with_bodies { bodies.sum() } else { 0 };
+                    large = large.saturating_add(bodies);
+                    size = size.saturating_add(bodies).saturating_add(row.len);
+                }
+                found.push(row);
+            }
+            if large > 0 && !admit(large) {
+                return Ok(Several::Declined(large));
+            }
+            let records = found
+                .into_iter()
+                .zip(keys)
+                .map(|(row, (key, with_bodies))| {
+                    let Some(Found {
+                        place, mut record, ..
+                    }) = row
+                    else {
+                        return Ok(None);
+                    };
+                    let bodies = if *with_bodies {
+                        Bodies::All
+                    } else {
+                        Bodies::None
+                    };
+                    fetch_bodies(transaction, place, key.joined(), &mut record, bodies)?;
+                    Ok(Some(record))
+                });
+            Ok(Several::Found(records.collect::<Result<_, Fault>>()?))
         })
     }
 
@@ -230,13 +287,12 @@ impl Reader {
         self.shared.counters.stats(bytes)
     }
 
-    fn get_in(
+    fn row_in(
         &self,
         transaction: &ReadTransaction,
         catalog: &Catalog,
         key: &RecordKey,
-        bodies: Bodies,
-    ) -> Result<Option<Record>, Fault> {
+    ) -> Result<Option<Found>, Fault> {
         let joined: &[u8] = key.joined();
         let hash = self.shared.hasher.hash(joined);
         for (place, filter) in &catalog.filters {
@@ -253,14 +309,26 @@ impl Reader {
             self.shared.counters.count(value.is_some());
             if let Some(value) = value {
                 let damaged = |error| damage(&name, Some(joined), error);
-                let view = view_record(joined, value.value()).map_err(damaged)?;
-                let mut record = view.to_record().map_err(damaged)?;
-                fetch_bodies(transaction, *place, joined, &mut record, bodies)?;
-                return Ok(Some(record));
+                let value = value.value();
+                let view = view_record(joined, value).map_err(damaged)?;
+                return Ok(Some(Found {
+                    place: *place,
+                    record: view.to_record().map_err(damaged)?,
+                    len: value.len(),
+                }));
             }
         }
         Ok(None)
     }
+}
+
+/// A record as it lies in a table.
+struct Found {
+    place: Place,
+    /// Without large bodies.
+    record: Record,
+    /// Bytes of its row.
+    len: usize,
 }
 
 /// Puts the bytes of large bodies into a record just read.

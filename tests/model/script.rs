@@ -122,9 +122,8 @@ impl World {
                 let (verb, by) = (words.asked(), words.text("by"));
                 words.finish();
                 return Some(self.ask(&Command {
-                    key: self.key.clone(),
-                    verb,
                     by,
+                    ..Command::new(self.key.clone(), verb)
                 }));
             }
         }

@@ -155,6 +155,45 @@ fn a_stored_value_that_a_pipeline_asks_for_many_times_is_in_memory_once() {
 }
 
 #[test]
+fn stored_values_that_a_pipeline_asks_for_are_in_memory_a_few_at_a_time() {
+    let folder = folder();
+    let value = vec![b'x'; 1_000_000];
+    let server = Server::start(&data(&folder));
+    let mut redis = server.redis();
+    for number in 0..100 {
+        let key = format!("k{number}");
+        redis.send(&encode(&[b"SET", key.as_bytes(), &value, b"EX", b"1000"]));
+        assert_eq!(redis.reply(), ok());
+    }
+    assert_eq!(server.term().code(), 0);
+    let server = Server::start(&data(&folder));
+    let mut redis = server.redis();
+    let before = status(&server, "VmHWM:");
+    let keys: Vec<String> = (0..100).map(|number| format!("k{number}")).collect();
+    for key in &keys {
+        redis.send(&encode(&[b"GET", key.as_bytes()]));
+    }
+    for _ in 0..100 {
+        assert_eq!(redis.reply(), Reply::Bytes(value.clone()));
+    }
+    let grown = status(&server, "VmHWM:") - before;
+    assert!(grown < 50_000, "grown by {grown} kB");
+    // In one command they would all be in memory at once.
+    let mut words: Vec<&[u8]> = vec![b"MGET"];
+    words.extend(keys.iter().map(|key| key.as_bytes()));
+    redis.send(&encode(&words));
+    let Reply::Error(why) = redis.reply() else {
+        panic!("100 MB in one reply");
+    };
+    assert!(
+        why.starts_with("ERR these records have more payloads and results"),
+        "{why}"
+    );
+    redis.send(&encode(words.get(..11).unwrap()));
+    assert_eq!(redis.reply(), Reply::Array(vec![Reply::Bytes(value); 10]));
+}
+
+#[test]
 fn clients_that_read_nothing_keep_memory_from_others_for_a_moment_only() {
     let folder = folder();
     let server = Server::with(&data(&folder), &SMALL);

@@ -299,7 +299,10 @@ impl Clients {
             },
         };
         let by = Some("operator".into());
-        Command { key, verb, by }
+        Command {
+            by,
+            ..Command::new(key, verb)
+        }
     }
 }
 

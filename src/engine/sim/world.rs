@@ -239,6 +239,7 @@ impl World {
             recent_bytes,
             freeze_at: recent_bytes / 4,
             max_frame: 16 << 10,
+            reads: 64 << 20,
             tick: Duration::from_secs(1),
         };
         (options, limits)

@@ -70,7 +70,7 @@ impl Engine {
         let units = std::slice::from_ref(unit);
         loop {
             let mut decided = match self.decide(units, Some(&mut patience)).await? {
-                Came::Decided(decided) => decided,
+                Came::Decided(decided, _) => decided,
                 Came::TooMany => return Err(Unavailable::TooLarge),
                 Came::Held(bell) => {
                     // Rung or gone: either way there is something to find out.

@@ -64,6 +64,12 @@ fn damaged(rng: &mut Rng) -> (SimDisk, Log, u64) {
     (disk, log, rng.below(last + 1))
 }
 
+/// A version that is damaged reads like one of a later release: nobody repairs that.
+fn is_later(found: &Inspection) -> bool {
+    let beyond = |remedy: &Remedy| matches!(remedy, Remedy::Beyond(_));
+    found.findings.iter().any(|finding| beyond(&finding.remedy))
+}
+
 #[test]
 fn inspection_refuses_what_recovery_refuses_and_reads_what_it_reads() {
     let seed = seed();
@@ -95,7 +101,7 @@ fn inspection_refuses_what_recovery_refuses_and_reads_what_it_reads() {
                     "seed {seed}, round {round}: {error}"
                 );
                 assert!(
-                    !found.plan.is_empty(),
+                    !found.plan.is_empty() || is_later(&found),
                     "seed {seed}, round {round}: {error}"
                 );
             }
@@ -117,7 +123,7 @@ fn a_repair_cut_off_at_any_write_is_finished_by_the_next_one() {
     for round in 0..60 {
         let (disk, _, checkpoint) = damaged(&mut rng);
         let (found, _) = look(&disk, checkpoint);
-        if found.plan.is_empty() {
+        if found.plan.is_empty() || is_later(&found) {
             continue;
         }
         // Redone and given up, as the store has it before the journal is touched.
@@ -133,9 +139,8 @@ fn a_repair_cut_off_at_any_write_is_finished_by_the_next_one() {
             disk.crash(rng.next());
             cuts += u32::from(!done);
             let (again, _) = look(&disk, top);
-            let beyond = |remedy: &Remedy| matches!(remedy, Remedy::Beyond(_));
             assert!(
-                !again.findings.iter().any(|finding| beyond(&finding.remedy)),
+                !is_later(&again),
                 "seed {seed}, round {round}, {ops} operations: {again:?}"
             );
             let mut next = top;

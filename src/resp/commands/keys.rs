@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::strings::{TimeUnit, end};
-use super::{Call, Next, Refusal, string_command};
+use super::{Call, Next, Refusal, look, string_command};
 use crate::engine::Unit;
-use crate::model::command::{ExpireWhen, Expiry, StringVerb};
+use crate::model::command::{Command, ExpireWhen, Expiry, StringVerb};
+use crate::model::key::RecordKey;
 use crate::resp::render::{Answer, Ends};
 
 /// All keys are removed, or none: where one is a claim's record, nothing changes (SPEC 7).
@@ -15,7 +16,8 @@ pub(super) fn del(call: &mut Call<'_>) -> Result<Next, Refusal> {
     for at in 1..call.args.len() {
         let key = call.key(at)?;
         if seen.insert(key.clone()) {
-            commands.push(string_command(key, StringVerb::Delete { when: None }));
+            let delete = string_command(key, StringVerb::Delete { when: None });
+            commands.push(delete.without_bodies());
         }
     }
     let count = commands.len();
@@ -28,22 +30,25 @@ pub(super) fn del(call: &mut Call<'_>) -> Result<Next, Refusal> {
 
 /// A key given twice counts twice, as in Redis.
 pub(super) fn exists(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    let count = read_each(call)?;
+    let looks = each(call, look)?;
+    let count = looks.len();
+    call.units.push(Unit::All(looks));
     Ok(Next::Decide(Answer::Present(count)))
 }
 
-/// Reads the key of every argument; they are read at one instant.
-pub(super) fn read_each(call: &mut Call<'_>) -> Result<usize, Refusal> {
-    for at in 1..call.args.len() {
-        let key = call.key(at)?;
-        call.one(key, StringVerb::Read);
-    }
-    Ok(call.args.len().saturating_sub(1))
+/// A command for the key of every argument.
+pub(super) fn each(
+    call: &Call<'_>,
+    ask: impl Fn(RecordKey) -> Command,
+) -> Result<Vec<Command>, Refusal> {
+    (1..call.args.len())
+        .map(|at| call.key(at).map(&ask))
+        .collect()
 }
 
 pub(super) fn kind(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let key = call.key(1)?;
-    call.one(key, StringVerb::Read);
+    call.look(key);
     Ok(Next::Decide(Answer::Kind))
 }
 
@@ -65,7 +70,7 @@ pub(super) fn pexpiretime(call: &mut Call<'_>) -> Result<Next, Refusal> {
 
 fn ends(call: &mut Call<'_>, unit: TimeUnit, absolute: bool) -> Result<Next, Refusal> {
     let key = call.key(1)?;
-    call.one(key, StringVerb::Read);
+    call.look(key);
     let seconds = unit == TimeUnit::Seconds;
     Ok(Next::Decide(Answer::Ends(Ends { seconds, absolute })))
 }
@@ -89,7 +94,8 @@ pub(super) fn pexpireat(call: &mut Call<'_>) -> Result<Next, Refusal> {
 pub(super) fn persist(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let key = call.key(1)?;
     let (to, when) = (Expiry::Never, ExpireWhen::default());
-    call.one(key, StringVerb::Expire { to, when });
+    let expire = string_command(key, StringVerb::Expire { to, when });
+    call.units.push(Unit::One(expire.without_bodies()));
     Ok(Next::Decide(Answer::Expired(to)))
 }
 
@@ -105,7 +111,8 @@ fn expire_to(call: &mut Call<'_>, unit: TimeUnit, absolute: bool) -> Result<Next
         Ok(millis) => end(millis, absolute),
         Err(_) => end(0, absolute),
     };
-    call.one(key, StringVerb::Expire { to, when });
+    let expire = string_command(key, StringVerb::Expire { to, when });
+    call.units.push(Unit::One(expire.without_bodies()));
     Ok(Next::Decide(Answer::Expired(to)))
 }
 

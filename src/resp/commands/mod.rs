@@ -454,10 +454,19 @@ impl Call<'_> {
         integer(self.arg(at)).ok_or(Refusal::NOT_AN_INTEGER)
     }
 
+    /// Asks the engine what is known of a value, without its bytes.
+    fn look(&mut self, key: RecordKey) {
+        self.units.push(Unit::One(look(key)));
+    }
+
     /// One string command for the engine.
     fn one(&mut self, key: RecordKey, verb: StringVerb) {
         self.units.push(Unit::One(string_command(key, verb)));
     }
+}
+
+fn look(key: RecordKey) -> Command {
+    string_command(key, StringVerb::Read).without_bodies()
 }
 
 fn string_command(key: RecordKey, verb: StringVerb) -> Command {

@@ -277,8 +277,9 @@ async fn flush_all(namespaces: Vec<&'static str>, engine: &Engine) -> Result<(),
                 .records
                 .into_iter()
                 .filter(|(_, outcome)| is_string(outcome));
-            let delete =
-                |(key, _)| Unit::One(string_command(key, StringVerb::Delete { when: None }));
+            let delete = |(key, _)| {
+                Unit::One(string_command(key, StringVerb::Delete { when: None }).without_bodies())
+            };
             for answer in engine.submit(strings.map(delete).collect()).await {
                 answer?;
             }

@@ -25,12 +25,14 @@ pub(super) fn get(call: &mut Call<'_>) -> Result<Next, Refusal> {
 
 pub(super) fn strlen(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let key = call.key(1)?;
-    call.one(key, StringVerb::Read);
+    call.look(key);
     Ok(Next::Decide(Answer::Length))
 }
 
 pub(super) fn mget(call: &mut Call<'_>) -> Result<Next, Refusal> {
-    let count = super::keys::read_each(call)?;
+    let reads = super::keys::each(call, |key| string_command(key, StringVerb::Read))?;
+    let count = reads.len();
+    call.units.push(Unit::All(reads));
     Ok(Next::Decide(Answer::Values(count)))
 }
 
