@@ -24,6 +24,7 @@ use super::program::Watches;
 use super::recent::{Recent, end};
 use super::reserve::Reserve;
 use super::unchanged::Unchanged;
+use super::waiters::{Waiters, keep_time};
 use super::written::Written;
 use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
 use crate::journal::disk::{Disk, RealDisk};
@@ -207,6 +208,7 @@ pub(super) fn recover(
         frozen_at: Timestamp::default(),
         namespaces,
         watches: Watches::default(),
+        waiters: Waiters::default(),
         written: Written::default(),
         unchanged: Unchanged::default(),
         next_lsn,
@@ -443,7 +445,11 @@ fn start(ready: Ready) -> Result<Engine, EngineError> {
         let inner = inner.clone();
         spawn("onced-store", Box::new(move || keeper.run(&inner)))?
     };
-    inner.threads.lock().extend([journal, keeper]);
+    let timekeeper = {
+        let inner = inner.clone();
+        spawn("onced-waiters", Box::new(move || keep_time(&inner)))?
+    };
+    inner.threads.lock().extend([journal, keeper, timekeeper]);
     Ok(Engine::of(inner))
 }
 

@@ -192,6 +192,7 @@ impl From<Unavailable> for Refusal {
             },
             Unavailable::Overloaded
             | Unavailable::Crowded
+            | Unavailable::Waiters
             | Unavailable::Stopping
             | Unavailable::Defect => Refusal::unavailable(detail),
             Unavailable::TooLarge | Unavailable::Reads => Refusal::too_large(detail),
