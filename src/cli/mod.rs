@@ -2,9 +2,11 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
-//! * [`check`], [`compact`]: the tools for a data directory that no server has.
+//! * [`check`], [`compact`], [`restore`]: the tools for a data directory that no server has.
+//! * [`backup`]: of one that a server has.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
+mod backup;
 mod check;
 mod claim;
 mod client;
@@ -12,6 +14,7 @@ mod compact;
 mod holder;
 mod operate;
 mod read;
+mod restore;
 mod serve;
 mod show;
 
@@ -46,6 +49,8 @@ enum Verb {
     Forget(operate::Forget),
     Check(check::Check),
     Compact(compact::Compact),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
 }
 
 /// Does what the command line says.
@@ -69,6 +74,8 @@ pub fn main() -> ExitCode {
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Compact(verb) => verb.run(),
+        Verb::Backup(verb) => verb.run(),
+        Verb::Restore(verb) => verb.run(),
     };
     match done {
         Ok(exit) => exit.into(),

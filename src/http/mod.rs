@@ -18,6 +18,7 @@ pub mod policy;
 pub mod problem;
 pub mod rights;
 pub mod routes;
+pub mod stream;
 mod verbs;
 
 #[cfg(test)]
@@ -27,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Body;
 use hyper::{Request, Response};
 use tokio::sync::{Semaphore, watch};
@@ -38,6 +38,7 @@ use self::guard::Hosts;
 use self::link::Link;
 use self::problem::Refusal;
 use self::rights::Rights;
+use self::stream::Reply;
 use crate::engine::Engine;
 
 /// How the face behaves; the defaults are SPEC 10's.
@@ -119,7 +120,7 @@ impl Face {
 }
 
 /// Answers one request.
-pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Full<Bytes>>
+pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -131,7 +132,7 @@ async fn respond<B>(
     rights: Rights,
     request: Request<B>,
     link: &Link,
-) -> Response<Full<Bytes>>
+) -> Response<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
 {
