@@ -2,6 +2,7 @@
 
 mod backup;
 mod load;
+mod manual;
 mod restore;
 
 use std::path::{Path, PathBuf};

@@ -87,7 +87,7 @@ fn every_kind_and_state_comes_back_and_what_was_pending_is_in_doubt() {
     let server = Server::start(&dir);
     let after = server.http().get("/v1/namespaces/orders").json();
     assert_eq!(
-        (after["policy"].clone(), &after["origin"]),
+        (after["policy"].clone(), &after["policy_from"]),
         (policy, &Value::from("put"))
     );
     for (key, before) in keys.iter().zip(before) {
@@ -312,8 +312,11 @@ fn what_each_step_of_a_restore_leaves_is_refused_by_the_server_and_restored_over
         let dir = tempfile::tempdir_in(folder.path()).unwrap();
         std::fs::write(dir.path().join("onced.restoring"), "").unwrap();
         if let Some(name) = data {
-            let copied = Command::new("cp").arg("-r").arg(whole.join("data"));
-            let copied = copied.arg(dir.path().join(name)).status();
+            let mut copy = Command::new("cp");
+            copy.arg("-r")
+                .arg(whole.join("data"))
+                .arg(dir.path().join(name));
+            let copied = copy.status();
             assert!(copied.unwrap().success());
         }
         if marker {
@@ -326,5 +329,74 @@ fn what_each_step_of_a_restore_leaves_is_refused_by_the_server_and_restored_over
             server.redis().command("GET s0"),
             Reply::Bytes(b"v".to_vec())
         );
+    }
+}
+
+#[test]
+fn fo_24_a_restore_forgets_nothing_before_its_point_and_uses_no_number_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let mut http = server.http();
+    let mut post = |path: &str| http.post(&format!("/v1/claims/default/{path}"), b"");
+    let mut complete = |key: &str| {
+        let claimed = post(&format!("{key}?fingerprint=f-{key}")).json();
+        let token = claimed["token"].as_u64().unwrap();
+        assert_eq!(post(&format!("{key}/complete?token={token}")).status, 200);
+        token
+    };
+    for at in 0..500 {
+        complete(&format!("a{at}"));
+    }
+    for at in 0..20 {
+        claim(&mut server.http(), &format!("p{at}"));
+    }
+    for at in 0..5 {
+        let token = claim(&mut server.http(), &format!("d{at}"));
+        let path = format!("/v1/claims/default/d{at}/fail?token={token}&bury=true");
+        assert_eq!(server.http().post(&path, b"").status, 200);
+    }
+    let path = taken(&server, folder.path(), "b1");
+    for at in 0..499 {
+        complete(&format!("b{at}"));
+    }
+    // Claimed after the backup, and its worker comes back after the restore.
+    let highest = claim(&mut server.http(), "worker");
+    assert_eq!(server.term().code(), 0);
+    let dir = folder.path().join("elsewhere");
+    let told = restored(&path, &dir);
+    assert_eq!(
+        (&told["in_doubt"], &told["records"]),
+        (&20.into(), &525.into())
+    );
+    assert!(told["may_run_twice_until"].as_str() >= told["recovery_point"].as_str());
+    let server = Server::start(&dir);
+    let mut http = server.http();
+    let mut post = |path: &str| http.post(&format!("/v1/claims/default/{path}"), b"");
+    for at in 0..500 {
+        assert_eq!(
+            post(&format!("a{at}?fingerprint=f-a{at}")).outcome(),
+            "done"
+        );
+        assert_eq!(
+            post(&format!("a{at}?fingerprint=other")).outcome(),
+            "mismatch"
+        );
+    }
+    for at in 0..20 {
+        assert_eq!(post(&format!("p{at}")).outcome(), "in_doubt");
+    }
+    for at in 0..5 {
+        assert_eq!(post(&format!("d{at}")).outcome(), "dead");
+    }
+    let late = post(&format!("worker/complete?token={highest}"));
+    assert_eq!(late.outcome(), "stale");
+    for at in 0..499 {
+        let claimed = post(&format!("b{at}"));
+        assert_eq!(
+            claimed.outcome(),
+            "acquired",
+            "it is in the window that was told"
+        );
+        assert!(claimed.json()["token"].as_u64().unwrap() > highest);
     }
 }

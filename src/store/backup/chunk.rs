@@ -21,6 +21,7 @@ struct Seal {
 }
 
 impl Seal {
+    /// Of a preamble without its own checksum: together with that, all preambles have the same.
     fn of(preamble: &[u8]) -> Seal {
         let mut hasher = Hasher::new();
         hasher.update(preamble);
@@ -63,9 +64,9 @@ impl<'a> Writer<'a> {
         preamble.extend_from_slice(&BACKUP_FORMAT.to_le_bytes());
         preamble.extend_from_slice(store_id);
         preamble.extend_from_slice(&lsn.0.to_le_bytes());
+        let seal = Seal::of(&preamble);
         let crc = crc32fast::hash(&preamble);
         preamble.extend_from_slice(&crc.to_le_bytes());
-        let seal = Seal::of(&preamble);
         if !sink(preamble.into()) {
             return Err(Stopped);
         }
@@ -146,7 +147,7 @@ impl Reader {
         Ok(Reader {
             file,
             path: path.to_owned(),
-            seal: Seal::of(&preamble),
+            seal: Seal::of(preamble.get(..PREAMBLE - 4).unwrap_or_default()),
             store_id,
             lsn,
             chunk: Vec::new(),

@@ -6,9 +6,9 @@
 //! end        length 0 | crc32
 //! ```
 //!
-//! Numbers are little-endian. The crc32 of a chunk runs over the preamble, the chunk's number, its length and its
-//! content: a chunk of another backup, one that is missing, or two in the wrong order are found as surely as a bit
-//! that flipped. The content is a row after another, cut into chunks wherever one is full:
+//! Numbers are little-endian. The crc32 of a chunk runs over the preamble without its own, the chunk's number, its
+//! length and its content: a chunk of another backup, one that is missing, or two in the wrong order are found as
+//! surely as a bit that flipped. The content is a row after another, cut into chunks wherever one is full:
 //!
 //! ```text
 //! state      next token | records | bodies | mark
