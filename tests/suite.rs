@@ -18,4 +18,5 @@ mod readme;
 mod server;
 mod support;
 mod tools;
+mod vault;
 mod webhooks;

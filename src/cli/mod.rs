@@ -2,10 +2,12 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
-//! * [`check`], [`compact`]: the tools for a data directory that no server has.
+//! * [`check`], [`compact`], [`restore`]: the tools for a data directory that no server has.
+//! * [`backup`]: of one that a server has.
 //! * [`config`]: what is in force; [`token`]: secrets for it.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
+mod backup;
 mod check;
 mod claim;
 mod client;
@@ -14,6 +16,7 @@ mod config;
 mod holder;
 mod operate;
 mod read;
+mod restore;
 mod serve;
 mod show;
 mod token;
@@ -51,6 +54,8 @@ enum Verb {
     Compact(compact::Compact),
     Config(config::Config),
     Token(token::Token),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
 }
 
 /// Does what the command line says.
@@ -79,6 +84,8 @@ pub fn main() -> ExitCode {
         Verb::Compact(verb) => verb.run(),
         Verb::Config(verb) => verb.run(&matches),
         Verb::Token(verb) => verb.run(),
+        Verb::Backup(verb) => verb.run(),
+        Verb::Restore(verb) => verb.run(),
     };
     match done {
         Ok(exit) => exit.into(),

@@ -57,6 +57,9 @@ pub(super) struct Core {
     pub(super) checkpoints: u64,
     /// Readers that were overtaken twice: the frozen map stays until they have decided.
     pub(super) holds: u32,
+    /// The store has everything up to here, and somebody waits until it has everything up to there.
+    pub(super) in_store: Lsn,
+    pub(super) wanted_in_store: Lsn,
     /// When the map was frozen that the store got last: no later sweep may go beyond it.
     pub(super) frozen_at: Timestamp,
     /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
+pub mod backup;
 mod checkpoint;
 pub mod clock;
 mod commit;
@@ -25,6 +26,7 @@ pub mod program;
 mod recent;
 pub mod repair;
 mod reserve;
+pub mod restore;
 #[cfg(test)]
 mod sim;
 mod unchanged;
@@ -33,7 +35,8 @@ mod written;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -296,6 +299,12 @@ struct Inner {
     timekeeper: Condvar,
     /// Batches wait here for memory or a segment.
     room_made: Notify,
+    /// Backups wait here for the checkpoint that they begin with.
+    stored: Notify,
+    /// A backup is on its way.
+    backing_up: AtomicBool,
+    /// The folder of the store, and how many bytes its file system has to have free for a backup to go on.
+    space: OnceLock<(PathBuf, u64)>,
     failure: OnceLock<Arc<EngineError>>,
     failed: Notify,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -324,6 +333,9 @@ impl Inner {
             landed: Condvar::new(),
             timekeeper: Condvar::new(),
             room_made: Notify::new(),
+            stored: Notify::new(),
+            backing_up: AtomicBool::new(false),
+            space: OnceLock::new(),
             failure: OnceLock::new(),
             failed: Notify::new(),
             threads: Mutex::new(Vec::new()),

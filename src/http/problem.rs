@@ -8,6 +8,7 @@ use super::guard::Stopped;
 use super::params::ParamError;
 use super::percent::BadEscape;
 use crate::engine::Unavailable;
+use crate::engine::backup::Refused;
 use crate::model::key::KeyError;
 use crate::model::outcome::Verdict;
 use crate::model::time::Span;
@@ -179,6 +180,19 @@ impl From<BadEscape> for Refusal {
 impl From<KeyError> for Refusal {
     fn from(error: KeyError) -> Refusal {
         Refusal::bad_input(error.to_string())
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(error: Refused) -> Refusal {
+        let detail = error.to_string();
+        match error {
+            Refused::Full => Refusal {
+                detail: detail.into(),
+                ..Unavailable::Full.into()
+            },
+            _ => Refusal::unavailable(detail),
+        }
     }
 }
 

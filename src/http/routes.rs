@@ -73,6 +73,8 @@ pub enum Action {
     Namespace,
     /// Sets its policy.
     PutNamespace,
+    /// A backup.
+    Backup,
     /// The process runs.
     Healthz,
     /// Requests are answered.
@@ -387,6 +389,15 @@ pub static ROUTES: &[Route] = &[
         body: BodyUse::Batch,
         right: Some(Right::Claim),
         summary: "Up to 1000 claims of distinct keys; with `atomic`, all of them or none.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("backup")],
+        action: Action::Backup,
+        params: &[],
+        body: BodyUse::None,
+        right: Some(Right::Admin),
+        summary: "A backup as a stream, up to what was answered before it was asked for.",
     },
     Route {
         method: Method::GET,

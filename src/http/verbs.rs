@@ -101,6 +101,14 @@ where
             face.engine.set_policy(&name, policy, by).await?;
             request.answer_namespace(&name, link).await
         }
+        Action::Backup => {
+            request.body(body).await?;
+            if parts.method == Method::HEAD {
+                return Ok(Answer::stream(None));
+            }
+            link.set(Stage::Deciding);
+            Ok(Answer::stream(Some(face.engine.backup().await?)))
+        }
         _ => request.about_a_record(body, link).await,
     }
 }
@@ -335,6 +343,7 @@ impl Asked<'_> {
             | Action::Namespaces
             | Action::Namespace
             | Action::PutNamespace
+            | Action::Backup
             | Action::Healthz
             | Action::Readyz => Verb::Get,
         })
