@@ -2,16 +2,21 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
+//! * [`run`]: a command, once per key.
 //! * [`check`], [`compact`]: the tools for a data directory that no server has.
+//! * [`manual`]; [`generated`]: man pages and completions, from the same definition as the verbs.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
 mod check;
 mod claim;
 mod client;
 mod compact;
+mod generated;
 mod holder;
+mod manual;
 mod operate;
 mod read;
+mod run;
 mod serve;
 mod show;
 
@@ -44,8 +49,16 @@ enum Verb {
     List(read::List),
     Replay(operate::Replay),
     Forget(operate::Forget),
+    Run(Box<run::Run>),
     Check(check::Check),
     Compact(compact::Compact),
+    Manual(manual::Manual),
+    Man(generated::Man),
+    Completions(generated::Completions),
+    #[command(hide = true)]
+    RunStage(run::stage::Stage),
+    #[command(hide = true)]
+    RunGuard(run::stage::Guard),
 }
 
 /// Does what the command line says.
@@ -69,7 +82,18 @@ pub fn main() -> ExitCode {
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Compact(verb) => verb.run(),
+        Verb::Manual(verb) => verb.run(),
+        Verb::Man(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
+        // Their exit codes may be a command's own.
+        Verb::Run(verb) => return ended(verb.run()),
+        Verb::RunStage(verb) => return ended(verb.run()),
+        Verb::RunGuard(verb) => return ended(verb.run()),
     };
+    ended(done)
+}
+
+fn ended(done: Result<impl Into<ExitCode>, Failure>) -> ExitCode {
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => {

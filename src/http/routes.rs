@@ -35,6 +35,8 @@ pub enum Segment {
     Namespace,
     /// A key; `-` with a parameter `key` stands for that one.
     Key,
+    /// A name out of a list of the server's own; the reference calls it so.
+    Name(&'static str),
 }
 
 /// What a route does.
@@ -76,6 +78,12 @@ pub enum Action {
     Healthz,
     /// Requests are answered.
     Readyz,
+    /// The chapters of the manual.
+    Manual,
+    /// One chapter.
+    Chapter,
+    /// What an outcome means: where `type` of a problem document leads.
+    Problem,
 }
 
 /// What a request body is.
@@ -432,6 +440,37 @@ pub static ROUTES: &[Route] = &[
         right: Right::Public,
         summary: "Whether requests are answered.",
     },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual")],
+        action: Action::Manual,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Public,
+        summary: "The chapters of the manual.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual"), Segment::Name("chapter")],
+        action: Action::Chapter,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Public,
+        summary: "One chapter, in Markdown.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[
+            Segment::Fixed("manual"),
+            Segment::Fixed("problems"),
+            Segment::Name("outcome"),
+        ],
+        action: Action::Problem,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Public,
+        summary: "What an outcome means and what to do: where the `type` of a problem leads.",
+    },
 ];
 
 /// What a path says, still encoded.
@@ -441,6 +480,8 @@ pub struct Captured<'p> {
     pub namespace: &'p str,
     /// The segment that names a key.
     pub key: &'p str,
+    /// The segment that is a name out of a list.
+    pub name: &'p str,
 }
 
 /// What was found for a method and a path.
@@ -505,6 +546,7 @@ impl Route {
                 Segment::Fixed(_) => return None,
                 Segment::Namespace => captured.namespace = raw,
                 Segment::Key => captured.key = raw,
+                Segment::Name(_) => captured.name = raw,
             }
         }
         given.next().is_none().then_some(captured)
@@ -516,11 +558,12 @@ impl Route {
         let mut out = String::new();
         for segment in self.path {
             out.push('/');
-            out.push_str(match segment {
-                Segment::Fixed(word) => word,
-                Segment::Namespace => "{ns}",
-                Segment::Key => "{key}",
-            });
+            match segment {
+                Segment::Fixed(word) => out.push_str(word),
+                Segment::Namespace => out.push_str("{ns}"),
+                Segment::Key => out.push_str("{key}"),
+                Segment::Name(what) => out.push_str(&format!("{{{what}}}")),
+            }
         }
         out
     }

@@ -14,7 +14,7 @@ use super::percent::{Plus, decode};
 use super::problem::Refusal;
 use super::rights::{Right, Rights};
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, policy};
+use super::{Face, Readiness, TEXT, batch, json, manual, policy};
 use crate::engine::{Unavailable, Unit};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
@@ -64,6 +64,9 @@ where
     match route.action {
         Action::Healthz => Ok(Answer::json(&b"{\"status\":\"ok\"}"[..])),
         Action::Readyz => ready(*face.readiness.borrow()),
+        Action::Manual | Action::Chapter | Action::Problem => {
+            manual::answer(route.action, captured.name, parts)
+        }
         Action::List => {
             let list = request.list()?;
             request.body(body).await?;
@@ -328,7 +331,10 @@ impl Asked<'_> {
             | Action::Namespace
             | Action::PutNamespace
             | Action::Healthz
-            | Action::Readyz => Verb::Get,
+            | Action::Readyz
+            | Action::Manual
+            | Action::Chapter
+            | Action::Problem => Verb::Get,
         })
     }
 

@@ -3,6 +3,7 @@
 mod batch;
 mod bodies;
 mod keys;
+mod manual;
 mod namespaces;
 mod outcomes;
 mod requests;
