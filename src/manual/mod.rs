@@ -22,6 +22,7 @@ pub const CHAPTERS: &[Chapter] = chapters![
     "http",
     "redis",
     "from-redis",
+    "recipes",
     "cli",
     "run",
     "problems",

@@ -1,5 +1,6 @@
 //! The processes of a command: the first one, its process group, and what it leaves to us when it ends.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::future::Future;
 use std::io::{self, IsTerminal};
@@ -180,23 +181,25 @@ impl Child {
         };
         let grace = Duration::from_millis(grace.as_millis());
         for (signal, within) in [(Signal::TERM, grace), (Signal::KILL, REAP)] {
-            if running(&self).is_empty() {
-                break;
-            }
+            let mut told = BTreeSet::new();
             let gone = async {
                 loop {
                     let left = running(&self);
                     if left.is_empty() {
                         return;
                     }
-                    // Again and again: killing one may leave its children to us.
+                    // In rounds: ending one may leave its children to us.
                     for left in left {
-                        let _ = rustix::process::kill_process(left.pid, signal);
+                        if told.insert(left.pid.as_raw_pid()) {
+                            let _ = rustix::process::kill_process(left.pid, signal);
+                        }
                     }
                     sleep(LOOK).await;
                 }
             };
-            let _ = timeout(within, gone).await;
+            if timeout(within, gone).await.is_ok() {
+                break;
+            }
         }
         if let Some(guard) = &mut self.guard {
             Guard::dismiss(guard);

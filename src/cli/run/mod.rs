@@ -197,8 +197,20 @@ impl Run {
             &mut signals,
             self.grace,
         );
-        let (status, lost) = supervised.await?;
-        let captured = child.finish(self.grace).await;
+        let (status, mut lost) = supervised.await?;
+        // What it left behind may take its time to end: the claim is kept as long.
+        let finishing = child.finish(self.grace);
+        tokio::pin!(finishing);
+        let captured = match &claimed {
+            Some(grant) if lost.is_none() => tokio::select! {
+                captured = &mut finishing => captured,
+                what = held.keep(grant) => {
+                    lost = Some(what);
+                    finishing.await
+                }
+            },
+            _ => finishing.await,
+        };
         let bury = match self.on_failure {
             Some(what) => what == OnFailure::Bury,
             None => self.at_most_once,
