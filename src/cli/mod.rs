@@ -55,15 +55,14 @@ enum Verb {
     Manual(manual::Manual),
     Man(generated::Man),
     Completions(generated::Completions),
-    #[command(hide = true)]
-    RunStage(run::stage::Stage),
-    #[command(hide = true)]
-    RunGuard(run::stage::Guard),
 }
 
 /// Does what the command line says.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(code) = run::stage::named() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -85,10 +84,8 @@ pub fn main() -> ExitCode {
         Verb::Manual(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
-        // Their exit codes may be a command's own.
+        // Its exit code may be the command's.
         Verb::Run(verb) => return ended(verb.run()),
-        Verb::RunStage(verb) => return ended(verb.run()),
-        Verb::RunGuard(verb) => return ended(verb.run()),
     };
     ended(done)
 }

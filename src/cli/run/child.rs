@@ -13,7 +13,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{sleep, timeout};
 
 use super::held::{Captured, Grant};
-use super::stage::{Guard, Stage};
+use super::stage::{dismiss, stage, start_guard};
 use super::tail::Tail;
 use super::{Exit, Failure, tell};
 use crate::model::time::Span;
@@ -93,7 +93,7 @@ impl Child {
                 "daemons of the command may outlive it: {error}"
             ));
         }
-        let mut stage = Stage::command(command);
+        let mut stage = stage(command);
         stage.env("ONCED_KEY", key);
         match grant {
             Some(grant) => stage
@@ -111,7 +111,7 @@ impl Child {
         };
         let mut process = stage.spawn().map_err(failed)?;
         let pid = Pid::from_child(&process);
-        let guard = Guard::start(pid);
+        let guard = start_guard(pid);
         if let Err(error) = &guard {
             tell(format_args!(
                 "children of the command may outlive onced: {error}"
@@ -202,7 +202,7 @@ impl Child {
             }
         }
         if let Some(guard) = &mut self.guard {
-            Guard::dismiss(guard);
+            dismiss(guard);
         }
         let _ = self.process.wait();
         match self.tail {
