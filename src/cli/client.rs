@@ -2,7 +2,7 @@
 //! `Content-Length`, or ends with the connection.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) struct Server {
 }
 
 /// A request: `query` is written in its order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) method: &'static str,
     pub(super) path: String,
@@ -193,6 +193,16 @@ impl Server {
             .is_none_or(|(_, port)| port.contains(']'));
         let stream = if bare {
             TcpStream::connect(format!("{host}:80"))
+        } else if let Some(port) = host
+            .strip_prefix("localhost:")
+            .and_then(|port| port.parse().ok())
+        {
+            // Loopback by its definition (RFC 6761), also where nothing is there to look names up.
+            let loopback = [
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ];
+            TcpStream::connect(&loopback.map(|address| SocketAddr::new(address, port))[..])
         } else {
             TcpStream::connect(host)
         };

@@ -44,6 +44,21 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
+/// Prints a text that may be longer than a screen. Whoever stops reading (`| head`) has read enough.
+///
+/// # Errors
+/// It cannot be written, for another reason.
+pub(super) fn page(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let next = "say where to with > FILE";
+            Err(Failure::new(Exit::Failure, "cannot print", error, next))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The exit code of an answer.
 pub(super) fn exit(answer: &Answer) -> Exit {
     match answer.outcome.as_deref() {

@@ -45,7 +45,7 @@ enum Media {
     None,
     Json,
     Problem,
-    /// Bytes that somebody else gave us.
+    /// Bytes that somebody else gave us, or text that nobody runs.
     Foreign(HeaderValue),
 }
 
@@ -69,6 +69,12 @@ impl Answer {
     #[must_use]
     pub fn json(body: impl Into<Bytes>) -> Answer {
         Answer::new(StatusCode::OK, "ok", Media::Json, body.into())
+    }
+
+    /// 200 with a text of our own, of that content type.
+    #[must_use]
+    pub fn text(body: impl Into<Bytes>, media: HeaderValue) -> Answer {
+        Answer::new(StatusCode::OK, "ok", Media::Foreign(media), body.into())
     }
 
     /// The methods of a path.

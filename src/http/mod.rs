@@ -13,6 +13,7 @@ mod document;
 pub mod guard;
 pub mod json;
 mod link;
+mod manual;
 pub mod params;
 pub mod percent;
 pub mod policy;

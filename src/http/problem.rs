@@ -46,27 +46,37 @@ pub const fn status(verdict: &Verdict) -> StatusCode {
     }
 }
 
-/// What a kind of refusal is called, the same for all of its kind.
+/// Every kind of refusal and what it is called, the same for all of its kind. The manual has a section for each.
+pub const PROBLEMS: [(&str, &str); 16] = [
+    ("busy", "Another holder works on this key"),
+    ("backoff", "The next attempt is not due"),
+    ("in_doubt", "Nobody knows whether it happened"),
+    ("dead", "Attempts are used up"),
+    ("mismatch", "Another request body under the same key"),
+    ("conflict", "The record says otherwise"),
+    ("done", "It was done already"),
+    ("stale", "The token has ended"),
+    ("not_found", "Not found"),
+    ("bad_input", "Bad input"),
+    ("too_large", "Too large"),
+    ("unauthorized", "No or wrong credentials"),
+    ("forbidden", "Not allowed"),
+    ("misdirected", "Not a name of this server"),
+    ("full", "The store is full"),
+    ("unavailable", UNAVAILABLE),
+];
+
+const UNAVAILABLE: &str = "Unavailable";
+
+/// What that kind of refusal is called.
 #[must_use]
 pub fn title(outcome: &str) -> &'static str {
-    match outcome {
-        "busy" => "Another holder works on this key",
-        "backoff" => "The next attempt is not due",
-        "in_doubt" => "Nobody knows whether it happened",
-        "dead" => "Attempts are used up",
-        "mismatch" => "Another request body under the same key",
-        "conflict" => "The record says otherwise",
-        "done" => "It was done already",
-        "stale" => "The token has ended",
-        "not_found" => "Not found",
-        "bad_input" => "Bad input",
-        "too_large" => "Too large",
-        "unauthorized" => "No or wrong credentials",
-        "forbidden" => "Not allowed",
-        "misdirected" => "Not a name of this server",
-        "full" => "The store is full",
-        _ => "Unavailable",
-    }
+    let known = PROBLEMS.iter().find(|(name, _)| *name == outcome);
+    debug_assert!(
+        known.is_some(),
+        "{outcome} is not in the table, nor in the manual"
+    );
+    known.map_or(UNAVAILABLE, |(_, title)| *title)
 }
 
 /// A request refused without a decision on a record. Nothing was stored.

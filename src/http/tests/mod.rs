@@ -4,6 +4,7 @@ mod batch;
 mod bodies;
 mod credentials;
 mod keys;
+mod manual;
 mod namespaces;
 mod outcomes;
 mod requests;
