@@ -205,7 +205,7 @@ fn copy(inner: &Inner, pipe: &Pipe) -> Result<(), Cut> {
         chunks += 1;
         let mut stalled = 0;
         loop {
-            if stalled > 0 || chunks % LOOK == 0 {
+            if stalled > 0 || chunks.is_multiple_of(LOOK) {
                 cut = if inner.core.lock().phase != Phase::Running {
                     Some(Cut::Stopping)
                 } else if inner.is_short_of_space() {
