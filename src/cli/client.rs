@@ -75,6 +75,24 @@ impl Server {
         })
     }
 
+    /// Sends a request without a body, and leaves the answer to be read.
+    ///
+    /// # Errors
+    /// As [`Server::send`].
+    pub(super) fn begin(
+        &self,
+        request: &Request,
+        patience: Duration,
+    ) -> Result<Box<dyn Stream>, Failure> {
+        let (mut stream, host) = self.connect(patience)?;
+        let sent = stream.write_all(head(host, request).as_bytes());
+        sent.map_err(|error| {
+            let attempt = format!("no answer from {}", self.url);
+            Failure::new(Exit::Unavailable, attempt, error, "run it again")
+        })?;
+        Ok(stream)
+    }
+
     fn connect(&self, patience: Duration) -> Result<(Box<dyn Stream>, &str), Failure> {
         let unreachable = |error: io::Error| {
             let attempt = format!("cannot reach the server at {}", self.url);
@@ -118,7 +136,8 @@ impl Server {
     }
 }
 
-trait Stream: Read + Write {}
+/// A connection.
+pub(super) trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
 fn exchange(stream: &mut dyn Stream, host: &str, request: &Request) -> io::Result<Answer> {

@@ -25,6 +25,21 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// The namespace.
+    pub(super) fn namespace(&self) -> &str {
+        &self.ns
+    }
+
+    /// The key's bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+
+    /// Namespace and key, for people.
+    pub(super) fn shown(&self) -> String {
+        format!("{}/{}", self.ns, self.key.to_string_lossy())
+    }
+
     /// The record's path, with `verb` behind it.
     ///
     /// # Errors

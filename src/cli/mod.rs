@@ -2,6 +2,7 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
+//! * [`events`], [`explain`]: the audit trail, read by [`stream`] while it comes.
 //! * [`check`], [`compact`]: the tools for a data directory that no server has.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
@@ -9,11 +10,14 @@ mod check;
 mod claim;
 mod client;
 mod compact;
+mod events;
+mod explain;
 mod holder;
 mod operate;
 mod read;
 mod serve;
 mod show;
+mod stream;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -42,6 +46,8 @@ enum Verb {
     Release(holder::Release),
     Get(read::Get),
     List(read::List),
+    Explain(explain::Explain),
+    Events(events::Events),
     Replay(operate::Replay),
     Forget(operate::Forget),
     Check(check::Check),
@@ -65,6 +71,8 @@ pub fn main() -> ExitCode {
         Verb::Release(verb) => verb.run(),
         Verb::Get(verb) => verb.run(),
         Verb::List(verb) => verb.run(),
+        Verb::Explain(verb) => verb.run(),
+        Verb::Events(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),

@@ -3,6 +3,7 @@
 use crate::journal::Mark;
 use crate::journal::frame::Frame;
 use crate::journal::writer::Writer;
+use crate::model::record::Lsn;
 
 use super::clock::Position;
 use super::core::Phase;
@@ -85,6 +86,7 @@ impl Committer {
             return Ok(Next::Over);
         };
         writer.append(&mut frame)?;
+        let durable = Lsn(writer.next_lsn().0.saturating_sub(1));
         let landed = {
             let mut core = inner.core.lock();
             if core.phase == Phase::Failed {
@@ -93,6 +95,7 @@ impl Committer {
             core.gather.landed(bytes)
         };
         landed.tell();
+        inner.trails.landed(durable);
         inner.landed.notify_all();
         Ok(Next::Step)
     }

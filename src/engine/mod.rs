@@ -27,6 +27,7 @@ pub mod repair;
 mod reserve;
 #[cfg(test)]
 mod sim;
+mod trail;
 mod unchanged;
 mod written;
 
@@ -49,6 +50,8 @@ use self::fetch::Fetch;
 pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
+use self::trail::Trails;
+pub use self::trail::{Event, Events, Filter, MAX_READERS, TrailError};
 use crate::journal::frame::max_frame;
 use crate::journal::room::Room;
 use crate::journal::writer;
@@ -276,6 +279,7 @@ struct Inner {
     core: Mutex<Core>,
     reader: Reader,
     room: Arc<Room>,
+    trails: Trails,
     limits: Limits,
     in_flight: Arc<Semaphore>,
     /// The journal thread waits here for a frame.
@@ -300,6 +304,7 @@ impl Inner {
         core: Core,
         reader: Reader,
         room: Arc<Room>,
+        trails: Trails,
         limits: Limits,
         in_flight: Arc<Semaphore>,
     ) -> Inner {
@@ -307,6 +312,7 @@ impl Inner {
             core: Mutex::new(core),
             reader,
             room,
+            trails,
             limits,
             in_flight,
             gathered: Condvar::new(),
@@ -333,6 +339,7 @@ impl Inner {
         self.gathered.notify_all();
         self.wake_store.notify_all();
         self.room_made.notify_waiters();
+        self.trails.end();
     }
 
     /// Storage failed: from here on nobody is told that anything succeeded.
@@ -347,6 +354,7 @@ impl Inner {
         self.landed.notify_all();
         self.room_made.notify_waiters();
         self.failed.notify_waiters();
+        self.trails.end();
     }
 }
 

@@ -1,7 +1,8 @@
 //! The answer to a request, before it is a response: its headers are written in one place.
 
+use std::fmt;
+
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
@@ -9,6 +10,7 @@ use hyper::header::{
 use hyper::{Method, Response, StatusCode};
 
 use super::json;
+use super::outgoing::{Outgoing, Pieces};
 use super::problem::{Refusal, status};
 use crate::model::body::Body;
 use crate::model::key::RecordKey;
@@ -24,7 +26,7 @@ pub struct Answer {
     status: StatusCode,
     outcome: &'static str,
     media: Media,
-    body: Bytes,
+    body: Content,
     replayed: bool,
     /// Whole seconds.
     retry_after: Option<u64>,
@@ -40,8 +42,26 @@ enum Media {
     None,
     Json,
     Problem,
+    /// One JSON document a line.
+    Lines,
     /// Bytes that somebody else gave us.
     Foreign(HeaderValue),
+}
+
+/// The body.
+enum Content {
+    Whole(Bytes),
+    /// Of a length that nobody knows yet.
+    Stream(Outgoing),
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Content::Whole(bytes) => bytes.fmt(f),
+            Content::Stream(_) => f.write_str("a stream"),
+        }
+    }
 }
 
 impl Answer {
@@ -50,7 +70,7 @@ impl Answer {
             status,
             outcome,
             media,
-            body,
+            body: Content::Whole(body),
             replayed: false,
             retry_after: None,
             allow: None,
@@ -63,6 +83,16 @@ impl Answer {
     #[must_use]
     pub fn json(body: impl Into<Bytes>) -> Answer {
         Answer::new(StatusCode::OK, "ok", Media::Json, body.into())
+    }
+
+    /// 200 with lines of JSON, as long as they come.
+    #[must_use]
+    pub(super) fn lines(lines: impl Pieces + 'static) -> Answer {
+        let none = Answer::new(StatusCode::OK, "ok", Media::Lines, Bytes::new());
+        Answer {
+            body: Content::Stream(Outgoing::stream(lines)),
+            ..none
+        }
     }
 
     /// The methods of a path.
@@ -127,12 +157,13 @@ impl Answer {
     /// The response. `headers` is an empty map whose memory is used again: hyper hands it on from request to
     /// request, so that a busy connection allocates none.
     #[must_use]
-    pub fn into_response(self, mut headers: HeaderMap, method: &Method) -> Response<Full<Bytes>> {
+    pub fn into_response(self, mut headers: HeaderMap, method: &Method) -> Response<Outgoing> {
         headers.insert(ONCED_OUTCOME, HeaderValue::from_static(self.outcome));
         match self.media {
             Media::None => None,
             Media::Json => headers.insert(CONTENT_TYPE, from_static("application/json")),
             Media::Problem => headers.insert(CONTENT_TYPE, from_static("application/problem+json")),
+            Media::Lines => headers.insert(CONTENT_TYPE, from_static("application/x-ndjson")),
             Media::Foreign(media) => {
                 // Should a browser ever show them, then as what they are and without any rights here.
                 headers.insert(X_CONTENT_TYPE_OPTIONS, from_static("nosniff"));
@@ -161,13 +192,16 @@ impl Answer {
         if matches!(*method, Method::GET | Method::HEAD) {
             headers.insert(CACHE_CONTROL, from_static("no-store"));
         }
-        let body = if *method == Method::HEAD {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
-            Bytes::new()
-        } else {
-            self.body
+        let body = match self.body {
+            Content::Whole(whole) if *method == Method::HEAD => {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(whole.len()));
+                Outgoing::whole(Bytes::new())
+            }
+            Content::Whole(whole) => Outgoing::whole(whole),
+            Content::Stream(_) if *method == Method::HEAD => Outgoing::whole(Bytes::new()),
+            Content::Stream(stream) => stream,
         };
-        let mut response = Response::new(Full::new(body));
+        let mut response = Response::new(body);
         *response.status_mut() = self.status;
         *response.headers_mut() = headers;
         response

@@ -46,15 +46,15 @@ where
     let link = Arc::new(Link::default());
     let stream = Watched::new(stream, link.clone(), &face.options);
     let service = service_fn(|request: Request<Incoming>| {
-        let (face, link) = (&*face, &*link);
+        let (face, link) = (&*face, &link);
         link.set(if request.body().is_end_stream() {
             Stage::Deciding
         } else {
             Stage::Reading
         });
         async move {
-            let response = respond(face, Rights::LOCAL, request, link).await;
-            link.set(Stage::Answered);
+            let mut response = respond(face, Rights::LOCAL, request, link).await;
+            response.body_mut().tell(link);
             Ok::<_, Infallible>(response)
         }
     });

@@ -9,9 +9,11 @@ pub mod batch;
 pub mod body;
 pub mod connection;
 mod document;
+mod events;
 pub mod guard;
 pub mod json;
 mod link;
+pub mod outgoing;
 pub mod params;
 pub mod percent;
 pub mod policy;
@@ -27,7 +29,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Body;
 use hyper::{Request, Response};
 use tokio::sync::{Semaphore, watch};
@@ -36,6 +37,7 @@ use self::answer::Answer;
 use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
+use self::outgoing::Outgoing;
 use self::problem::Refusal;
 use self::rights::Rights;
 use crate::engine::Engine;
@@ -119,7 +121,7 @@ impl Face {
 }
 
 /// Answers one request.
-pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Full<Bytes>>
+pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Outgoing>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -131,7 +133,7 @@ async fn respond<B>(
     rights: Rights,
     request: Request<B>,
     link: &Link,
-) -> Response<Full<Bytes>>
+) -> Response<Outgoing>
 where
     B: Body<Data = Bytes> + Unpin,
 {

@@ -64,6 +64,7 @@ pub fn title(outcome: &str) -> &'static str {
         "forbidden" => "Not allowed",
         "misdirected" => "Not a name of this server",
         "full" => "The store is full",
+        "gone" => "No longer kept",
         _ => "Unavailable",
     }
 }
@@ -114,6 +115,12 @@ impl Refusal {
     #[must_use]
     pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    /// 410.
+    #[must_use]
+    pub fn gone(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::GONE, "gone", detail)
     }
 
     /// 405, with the methods that are there.

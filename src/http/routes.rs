@@ -72,6 +72,8 @@ pub enum Action {
     Namespace,
     /// Sets its policy.
     PutNamespace,
+    /// The audit trail.
+    Events,
     /// The process runs.
     Healthz,
     /// Requests are answered.
@@ -197,6 +199,26 @@ const LIST: &[Param] = &[
         "limit",
         Kind::Number(1, MAX_LIST as u64),
         "Records on a page; 100 if not given.",
+    ),
+];
+
+const EVENTS: &[Param] = &[
+    param(
+        "after",
+        Kind::Number(0, u64::MAX),
+        "Only those behind this LSN: of the last line that was read; from the oldest kept if not given.",
+    ),
+    param(
+        "limit",
+        Kind::Number(1, u64::MAX),
+        "How many; all if not given.",
+    ),
+    param("ns", Kind::Text, "Only those of this namespace."),
+    param("key", Kind::Bytes, "Only those of this key."),
+    param(
+        "follow",
+        Kind::Flag,
+        "Goes on with those to come, as they become durable.",
     ),
 ];
 
@@ -416,6 +438,15 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("events")],
+        action: Action::Events,
+        params: EVENTS,
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The audit trail as NDJSON: who decided what, and when.",
+    },
+    Route {
+        method: Method::GET,
         path: &[Segment::Fixed("healthz")],
         action: Action::Healthz,
         params: &[],
@@ -589,7 +620,12 @@ mod tests {
             }
             let keyed = route.path.contains(&Segment::Key);
             let takes_key = route.params.iter().any(|param| param.name == "key");
-            assert_eq!(keyed, takes_key, "{path}: every key may be given as key=");
+            let filters = route.action == Action::Events;
+            assert_eq!(
+                keyed || filters,
+                takes_key,
+                "{path}: every key may be given as key="
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ use hyper::{Method, StatusCode};
 
 use super::answer::Answer;
 use super::body::{BodyError, Taken, Upload};
+use super::events::{self, Lines};
 use super::link::{Link, Stage};
 use super::params::Params;
 use super::percent::{Plus, decode};
@@ -15,12 +16,12 @@ use super::problem::Refusal;
 use super::rights::{Right, Rights};
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
 use super::{Face, Readiness, TEXT, batch, json, policy};
-use crate::engine::{Unavailable, Unit};
+use crate::engine::{Filter, Unavailable, Unit};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
-use crate::model::key::{RecordKey, check_namespace};
+use crate::model::key::{DEFAULT_NAMESPACE, RecordKey, check_namespace};
 use crate::model::outcome::{Outcome, Verdict};
-use crate::model::record::{KeptResult, OnLeaseEnd};
+use crate::model::record::{KeptResult, Lsn, OnLeaseEnd};
 use crate::model::time::Span;
 
 /// Records on a page where the request does not say.
@@ -90,6 +91,16 @@ where
             link.set(Stage::Deciding);
             face.engine.set_policy(&name, policy, None).await?;
             request.answer_namespace(&name, link).await
+        }
+        Action::Events => {
+            let asked = request.events()?;
+            request.body(body).await?;
+            // Who follows and goes away is gone.
+            link.set(match asked.follow {
+                true => Stage::Waiting,
+                false => Stage::Deciding,
+            });
+            Ok(Answer::lines(Lines::begin(face, asked).await?))
         }
         _ => request.about_a_record(body, link).await,
     }
@@ -327,6 +338,7 @@ impl Asked<'_> {
             | Action::Namespaces
             | Action::Namespace
             | Action::PutNamespace
+            | Action::Events
             | Action::Healthz
             | Action::Readyz => Verb::Get,
         })
@@ -389,6 +401,25 @@ impl Asked<'_> {
             due: params.flag("due"),
             after: bytes("cursor"),
             limit: params.number("limit").unwrap_or(PAGE),
+        })
+    }
+
+    fn events(&self) -> Result<events::Asked, Refusal> {
+        let params = &self.params;
+        let namespace = params.text("ns");
+        namespace.map(check_namespace).transpose()?;
+        let key = params.bytes("key");
+        // What no record can have is no filter.
+        key.map(|key| RecordKey::new(namespace.unwrap_or(DEFAULT_NAMESPACE), key))
+            .transpose()?;
+        Ok(events::Asked {
+            after: params.number("after").map(Lsn),
+            limit: params.number("limit"),
+            follow: params.flag("follow"),
+            filter: Filter {
+                namespace: namespace.map(Box::from),
+                key: key.map(Bytes::copy_from_slice),
+            },
         })
     }
 

@@ -9,6 +9,7 @@ use hyper::{Request as HttpRequest, Response};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
+use onced::http::outgoing::Outgoing;
 use onced::http::{Face, MAX_IN_FLIGHT, Options, Readiness, handle};
 use onced::model::policy::Policy;
 use onced::model::time::{Span, Timestamp};
@@ -209,7 +210,7 @@ struct Reply {
 }
 
 impl Reply {
-    async fn read(response: Response<Full<Bytes>>) -> Reply {
+    async fn read(response: Response<Outgoing>) -> Reply {
         let (parts, body) = response.into_parts();
         let text =
             |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();

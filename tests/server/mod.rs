@@ -1,5 +1,6 @@
 //! The real process: how it starts, what it refuses, and how it ends.
 
+mod events;
 mod faces;
 mod full;
 mod limits;

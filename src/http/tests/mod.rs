@@ -2,6 +2,7 @@
 
 mod batch;
 mod bodies;
+mod events;
 mod keys;
 mod namespaces;
 mod outcomes;
@@ -18,6 +19,7 @@ use hyper::header::HeaderMap;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
+use super::outgoing::Outgoing;
 use super::rights::Rights;
 use super::{Face, Link, Options, Readiness, handle, respond};
 use crate::engine::clock::{ManualClock, Source};
@@ -52,16 +54,22 @@ impl House {
     }
 
     fn with(options: Options) -> House {
+        House::with_engine(options, |_| {})
+    }
+
+    fn with_engine(options: Options, set: impl FnOnce(&mut engine::Options)) -> House {
         let clock = ManualClock::new(START, 0);
         let json = Policy {
             fingerprint: FingerprintKind::Json,
             ..Policy::default()
         };
-        let engine = Engine::volatile(engine::Options {
+        let mut engine = engine::Options {
             clock: Source::Manual(clock.clone()),
             policies: [("json".to_owned(), json)].into(),
             ..engine::Options::default()
-        });
+        };
+        set(&mut engine);
+        let engine = Engine::volatile(engine);
         let (readiness, receiver) = watch::channel(Readiness::Ready);
         let room = Arc::new(Semaphore::new(super::MAX_IN_FLIGHT));
         House {
@@ -114,7 +122,7 @@ fn request(
 }
 
 impl Reply {
-    async fn of(response: hyper::Response<Full<Bytes>>) -> Reply {
+    async fn of(response: hyper::Response<Outgoing>) -> Reply {
         let (parts, body) = response.into_parts();
         Reply {
             status: parts.status.as_u16(),
