@@ -1,4 +1,6 @@
-"""What the README shows, run as it stands: each client's code by its language, each command by a shell.
+"""What a document shows, run as it stands: each client's code by its language, each command by a shell.
+
+    readme.py FILE LANGUAGE..    these have to be in it; `curl` and `printf` are commands of consoles
 
 Only the two default ports are replaced by the server's. Code says `first` when it is run for the first time,
 and nothing when it is run again; a command answers what is written below it.
@@ -10,34 +12,38 @@ import re
 import subprocess
 import sys
 
-README = sys.argv[1]
+DOCUMENT, *WANTED = sys.argv[1:]
 PORTS = {"6623": os.environ["PEER_HTTP"], "6624": os.environ["PEER_REDIS"]}
 # How a language is run, and what stands before its code.
 LANGUAGES = {
-    "php": ("php", "<?php\n"),
-    "python": ("python3", ""),
-    "js": ("node", ""),
-    "ruby": ("ruby", ""),
+    "php": (["php"], "<?php\n"),
+    "python": (["python3"], ""),
+    "js": (["node"], ""),
+    "ruby": (["ruby"], ""),
+    "bash": (["bash", "-euo", "pipefail"], ""),
+    "go": (["bash", "-c", "cat >$PEER_DIR/main.go && go run $PEER_DIR/main.go"], ""),
 }
-# A server that is started for good is not a call; every other command of the README is one.
+COMMANDS = ["curl", "printf"]
+# A server that is started for good is not a call; every other command is one.
 NOT_CALLS = re.compile(r"cargo |\S*onced serve")
 
 
 def main():
-    with open(README, encoding="utf-8") as file:
+    with open(DOCUMENT, encoding="utf-8") as file:
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", file.read(), re.M | re.S)
     calls = [step for name, text in blocks if name == "console" for step in steps(text)]
-    for word in ("curl", "printf"):
-        assert any(command.startswith(word) for command, _ in calls), f"no {word} in the README"
-    # In the order of the README, on a fresh store: tokens count from 1.
+    for word in filter(COMMANDS.__contains__, WANTED):
+        assert any(command.startswith(word) for command, _ in calls), f"no {word} in it"
+    # In order, on a fresh store: tokens count from 1.
     for command, expected in calls:
         run_command(command, expected)
     for command, _ in calls:
         assert "acquired" not in shell(command), f"{command}: acquired again"
-    print("ok curl\nok printf", flush=True)
-    for language in LANGUAGES:
+    for word in filter(COMMANDS.__contains__, WANTED):
+        print(f"ok {word}", flush=True)
+    for language in filter(LANGUAGES.__contains__, WANTED):
         mine = [code for name, code in blocks if name == language]
-        assert mine, f"no {language} in the README"
+        assert mine, f"no {language} in it"
         for code in mine:
             run_code(language, code)
         print(f"ok {language}", flush=True)
@@ -51,7 +57,7 @@ def run_code(language, code):
     runner, before = LANGUAGES[language]
     source = before + real(code)
     for expected in ("first\n", ""):
-        run = subprocess.run([runner], input=source, capture_output=True, text=True, timeout=60)
+        run = subprocess.run(runner, input=source, capture_output=True, text=True, timeout=60)
         seen = (run.returncode, run.stdout, run.stderr)
         assert seen == (0, expected, ""), f"{language}: {seen}"
 

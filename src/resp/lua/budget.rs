@@ -9,8 +9,11 @@ use parking_lot::Mutex;
 
 use crate::engine::clock::Work;
 
-/// Instructions between two looks at the budget.
-const EVERY: u32 = 20;
+/// Instructions between two looks at the budget, and between two where texts are large: one instruction can then
+/// copy or compare megabytes.
+const EVERY: (u32, u32) = (20, 1);
+/// From so many bytes of memory on, texts are large.
+const LARGE: usize = 2 << 20;
 
 /// What a script may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +24,8 @@ pub(in crate::resp) struct Limits {
     pub time: Duration,
     /// Bytes of memory, beside four times what the script is given.
     pub memory: usize,
-    /// Steps of patterns, as they are estimated.
-    pub patterns: u64,
+    /// Steps of what the library does within one instruction, as they are estimated: about a nanosecond each.
+    pub steps: u64,
 }
 
 impl Limits {
@@ -31,7 +34,7 @@ impl Limits {
         instructions: 200_000,
         time: Duration::from_millis(5),
         memory: 4 << 20,
-        patterns: 5_000_000,
+        steps: 5_000_000,
     };
 }
 
@@ -41,7 +44,7 @@ pub(super) struct Budget {
     limits: Limits,
     memory: usize,
     instructions: AtomicU64,
-    patterns: AtomicU64,
+    steps: AtomicU64,
     over: AtomicBool,
     began: Mutex<Option<Work>>,
 }
@@ -53,7 +56,7 @@ impl Budget {
             limits,
             memory: given.saturating_mul(4).saturating_add(limits.memory),
             instructions: AtomicU64::new(0),
-            patterns: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             over: AtomicBool::new(false),
             began: Mutex::new(None),
         }
@@ -67,13 +70,24 @@ impl Budget {
     /// Counts from here.
     pub(super) fn begin(self: &Arc<Budget>, lua: &Lua) -> mlua::Result<()> {
         *self.began.lock() = Some(Work::start());
+        let every = match lua.used_memory() < LARGE {
+            true => EVERY.0,
+            false => EVERY.1,
+        };
+        self.look_every(every, lua)
+    }
+
+    fn look_every(self: &Arc<Budget>, every: u32, lua: &Lua) -> mlua::Result<()> {
         let budget = self.clone();
-        let triggers = HookTriggers::new().every_nth_instruction(EVERY);
+        let triggers = HookTriggers::new().every_nth_instruction(every);
         lua.set_hook(triggers, move |lua, _| {
             budget
                 .instructions
-                .fetch_add(EVERY.into(), Ordering::Relaxed);
+                .fetch_add(every.into(), Ordering::Relaxed);
             if budget.look().is_ok() {
+                if every > EVERY.1 && lua.used_memory() >= LARGE {
+                    budget.look_every(EVERY.1, lua)?;
+                }
                 return Ok(VmState::Continue);
             }
             // From here on at every instruction: no pcall gets any further.
@@ -105,10 +119,18 @@ impl Budget {
         }
     }
 
-    /// Takes so many steps of patterns; whether there were as many.
-    pub(super) fn take_patterns(&self, steps: u64) -> bool {
-        let taken = self.patterns.fetch_add(steps, Ordering::Relaxed);
-        taken.saturating_add(steps) <= self.limits.patterns
+    /// Takes so many steps; whether there were as many.
+    pub(super) fn take(&self, steps: u64) -> bool {
+        let taken = self.steps.fetch_add(steps, Ordering::Relaxed);
+        taken.saturating_add(steps) <= self.limits.steps
+    }
+
+    /// Takes steps for work on so many bytes, before it is done.
+    pub(super) fn weigh(&self, bytes: usize, steps_each: u64) -> mlua::Result<()> {
+        match self.take((bytes as u64).saturating_mul(steps_each)) {
+            true => Ok(()),
+            false => Err(mlua::Error::runtime(TOO_LONG)),
+        }
     }
 
     /// The error of a script that took too long.
@@ -136,4 +158,7 @@ impl Budget {
     }
 }
 
+/// What did not run because it could take longer than its instructions tell.
+pub(super) const TOO_LONG: &str = "patterns, repetitions, hashes and JSON over texts this long take too much time here; \
+                                   work on shorter texts, or find plain text";
 const OVER: &str = "the script takes too long";

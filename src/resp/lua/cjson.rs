@@ -1,33 +1,44 @@
 //! The library `cjson`: JSON in scripts, as far as its two functions and `null` go.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use mlua::{LightUserData, Lua, Table, Value};
 use serde_json::{Map, Number, Value as Json};
 
+use super::budget::Budget;
+
 /// What a script may build of JSON at once, in bytes: outside Lua its limit on memory does not count.
-const MAX_JSON: usize = 16 << 20;
+const MAX_JSON: usize = 1 << 20;
+/// What a byte of JSON takes to be read, and one of a value to be written, in steps of the budget.
+const READ: u64 = 20;
+const WRITE: u64 = 5;
 /// What a value takes beside its text.
 const NODE: usize = 64;
 /// How deep values may nest, in both directions.
 const MAX_DEPTH: usize = 32;
 
-pub(super) fn table(lua: &Lua) -> mlua::Result<Table> {
+pub(super) fn table(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
     let cjson = lua.create_table()?;
     cjson.raw_set(
         "null",
         Value::LightUserData(LightUserData(std::ptr::null_mut())),
     )?;
+    let written = budget.clone();
     cjson.raw_set(
         "encode",
-        lua.create_function(|lua, value: Value| {
-            let json = encode(&value, MAX_DEPTH, &Cell::new(MAX_JSON))?;
+        lua.create_function(move |lua, value: Value| {
+            let left = Cell::new(MAX_JSON);
+            let json = encode(&value, MAX_DEPTH, &left)?;
+            written.weigh(MAX_JSON.saturating_sub(left.get()), WRITE)?;
             lua.create_string(json.to_string())
         })?,
     )?;
+    let read = budget.clone();
     cjson.raw_set(
         "decode",
-        lua.create_function(|lua, text: mlua::LuaString| {
+        lua.create_function(move |lua, text: mlua::LuaString| {
+            read.weigh(text.as_bytes().len(), READ)?;
             let json = serde_json::from_slice(&text.as_bytes());
             let json: Json =
                 json.map_err(|error| mlua::Error::runtime(format!("JSON: {error}")))?;

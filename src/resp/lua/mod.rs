@@ -29,6 +29,10 @@ pub(super) use tools::sha1hex;
 const PRELUDE: &str = include_str!("prelude.lua");
 /// What a script is called in its errors, as in Redis.
 const CHUNK: &str = "@user_script";
+/// What this world's own part is called, and what a script reads itself.
+const OWN: &str = "@onced";
+const LOADED: &str = "=loadstring";
+const NAMES: [&[u8]; 3] = [CHUNK.as_bytes(), OWN.as_bytes(), LOADED.as_bytes()];
 
 /// A script that was read and waits to be run, once.
 pub(super) struct Prepared {
@@ -183,10 +187,13 @@ fn make(
     let options = LuaOptions::new().catch_rust_panics(false);
     let lua = Lua::new_with(libraries, options)?;
     lua.set_memory_limit(budget.memory())?;
+    // Lua 5.1 does not hold on to a chunk's name while it reads the chunk (CVE-2025-49844): held here, it is the
+    // same text and never collected.
+    lua.set_named_registry_value("names", strings(&lua, &NAMES.map(Bytes::from_static))?)?;
     let tools = tools::table(&lua, budget)?;
     let prelude = lua
         .load(PRELUDE)
-        .set_name("@onced")
+        .set_name(OWN)
         .set_mode(mlua::chunk::ChunkMode::Text);
     let (env, run): (Table, Function) = prelude.call(tools)?;
     env.raw_set("KEYS", strings(&lua, keys)?)?;

@@ -37,6 +37,20 @@ string.rep = function(text, count, ...)
   end
   return rep(text, count, ...)
 end
+-- A text with `%q` is written byte by byte.
+local format = string.format
+string.format = function(...)
+  local bytes = 0
+  for at = 1, select("#", ...) do
+    local part = select(at, ...)
+    bytes = bytes + (type(part) == "string" and #part or 0)
+  end
+  local refused = bytes > 4096 and tools.weigh_rep("", bytes)
+  if refused then
+    error(refused, 2)
+  end
+  return format(...)
+end
 for _, name in ipairs({ "upper", "lower", "reverse" }) do
   local plain = string[name]
   string[name] = function(text)

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use mlua::{Function, Lua, MultiValue, Table, Value, Variadic};
 use sha1::{Digest as _, Sha1};
 
-use super::budget::Budget;
-use super::{CHUNK, values};
+use super::budget::{Budget, TOO_LONG};
+use super::{CHUNK, LOADED, values};
 use crate::resp::REDIS_VERSION;
 
 /// Where the environment of the script is found again.
 pub(super) const ENVIRONMENT: &str = "environment";
-/// What did not run because it could take longer than its instructions tell.
-const TOO_LONG: &str = "patterns and repetitions over texts this long take too much time here; work on shorter \
-                        texts, or find plain text";
+/// What a byte takes, in steps of the budget: to be read as Lua, and to be hashed.
+const READ: u64 = 40;
+const HASH: u64 = 4;
 /// The longest text of one `redis.log`, in bytes.
 const MAX_LOG: usize = 1024;
 
@@ -33,7 +33,7 @@ pub(super) fn table(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
     let weigh = move |_: &Lua, (text, pattern, plain): (Value, Value, Option<Value>)| {
         let plain = !matches!(plain, None | Some(Value::Nil | Value::Boolean(false)));
         let steps = steps(&bytes(&text), &bytes(&pattern), plain);
-        Ok((!weighed.take_patterns(steps)).then_some(TOO_LONG))
+        Ok((!weighed.take(steps)).then_some(TOO_LONG))
     };
     tools.raw_set("weigh", lua.create_function(weigh)?)?;
     let weighed = budget.clone();
@@ -41,17 +41,24 @@ pub(super) fn table(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
         // It adds the text so many times, one by one.
         let each = (bytes(&text).len() as u64) / 16 + 1;
         let steps = (count.max(0.0) as u64).saturating_mul(each);
-        Ok((!weighed.take_patterns(steps)).then_some(TOO_LONG))
+        Ok((!weighed.take(steps)).then_some(TOO_LONG))
     };
     tools.raw_set("weigh_rep", lua.create_function(weigh_rep)?)?;
     tools.raw_set("has_blank", lua.create_function(has_blank)?)?;
-    tools.raw_set("sha1hex", lua.create_function(sha1hex_of)?)?;
+    let weighed = budget.clone();
+    let hash = move |_: &Lua, args: MultiValue| sha1hex_of(&weighed, &args);
+    tools.raw_set("sha1hex", lua.create_function(hash)?)?;
     tools.raw_set("shown", lua.create_function(shown)?)?;
     tools.raw_set("log", lua.create_function(log)?)?;
     tools.raw_set("line", lua.create_function(line)?)?;
+    let weighed = budget.clone();
+    let load = move |lua: &Lua, text: mlua::LuaString| {
+        weighed.weigh(text.as_bytes().len(), READ)?;
+        load(lua, text)
+    };
     tools.raw_set("load", lua.create_function(load)?)?;
     tools.raw_set("bit", bit(lua)?)?;
-    tools.raw_set("cjson", super::cjson::table(lua)?)?;
+    tools.raw_set("cjson", super::cjson::table(lua, budget)?)?;
     Ok(tools)
 }
 
@@ -98,9 +105,13 @@ fn has_blank(_: &Lua, text: mlua::LuaString) -> mlua::Result<bool> {
     Ok(text.as_bytes().contains(&b' '))
 }
 
-fn sha1hex_of(_: &Lua, args: MultiValue) -> mlua::Result<String> {
+fn sha1hex_of(budget: &Budget, args: &MultiValue) -> mlua::Result<String> {
     match args.iter().collect::<Vec<_>>().as_slice() {
-        [one] => Ok(sha1hex(&bytes(one))),
+        [one] => {
+            let bytes = bytes(one);
+            budget.weigh(bytes.len(), HASH)?;
+            Ok(sha1hex(&bytes))
+        }
         _ => Err(values::Raised::error(b"ERR wrong number of arguments")),
     }
 }
@@ -152,7 +163,7 @@ fn line(lua: &Lua, (): ()) -> mlua::Result<Option<usize>> {
 fn load(lua: &Lua, text: mlua::LuaString) -> mlua::Result<MultiValue> {
     let env: Table = lua.named_registry_value(ENVIRONMENT)?;
     let text = text.as_bytes().to_vec();
-    let chunk = lua.load(text).set_name("=loadstring");
+    let chunk = lua.load(text).set_name(LOADED);
     let loaded = chunk
         .set_mode(mlua::chunk::ChunkMode::Text)
         .set_environment(env)

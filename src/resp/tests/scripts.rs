@@ -220,6 +220,37 @@ fn scripts_have_limits_each_with_its_own_error() {
         eval(&mut desk, "return 1", &[], &many),
         "-ERR a script has at most 10000 keys and arguments"
     );
+    let large = "x".repeat(3 << 20);
+    assert_eq!(
+        eval(&mut desk, "return 1", &[], &[&large, &large]),
+        "-ERR the keys and arguments of a script have at most 4194304 bytes together"
+    );
+    assert_eq!(
+        eval(&mut desk, "return #ARGV[1]", &[], &[&large]),
+        ":3145728"
+    );
+    for script in [
+        "return redis.sha1hex(ARGV[1])",
+        "return loadstring('return 1 --' .. ARGV[1])",
+        "return cjson.decode('\"' .. ARGV[1] .. '\"')",
+        "local t = {} for i = 1, 3 do t[i] = ARGV[1]:sub(1, 100000) end return cjson.encode(t)",
+        "return ('%q%q'):format(ARGV[1], ARGV[1])",
+    ] {
+        let answer = eval(&mut desk, script, &["k"], &[&large]);
+        let why = ["over texts this long", "more than a script may build"];
+        assert!(
+            why.iter().any(|why| answer.contains(why)),
+            "{script}: {answer}"
+        );
+    }
+    // Each step copies or compares megabytes, and is looked at alone.
+    for script in [
+        "for i = 1, 1000 do local a = ARGV[1] .. i end return 1",
+        "local a, b = ARGV[1] .. 'a', ARGV[1] .. 'b' for i = 1, 1e6 do local c = a < b end return 1",
+    ] {
+        let answer = eval(&mut desk, script, &["k"], &[&large]);
+        assert!(answer.contains("takes too long"), "{script}: {answer}");
+    }
     for (script, expected) in [
         (
             "local t, u = {}, {} for i = 1, 1000 do u[i] = i end for i = 1, 101 do t[i] = u end return t",
