@@ -2,7 +2,7 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
-//! * [`events`], [`explain`]: the audit trail, read by [`stream`] while it comes.
+//! * [`events`], [`explain`]: the audit trail, read by [`stream`] while it comes; [`stats`]: the figures.
 //! * [`check`], [`compact`]: the tools for a data directory that no server has.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
@@ -17,6 +17,7 @@ mod operate;
 mod read;
 mod serve;
 mod show;
+mod stats;
 mod stream;
 
 use std::io::Write;
@@ -48,6 +49,7 @@ enum Verb {
     List(read::List),
     Explain(explain::Explain),
     Events(events::Events),
+    Stats(stats::Stats),
     Replay(operate::Replay),
     Forget(operate::Forget),
     Check(check::Check),
@@ -73,6 +75,7 @@ pub fn main() -> ExitCode {
         Verb::List(verb) => verb.run(),
         Verb::Explain(verb) => verb.run(),
         Verb::Events(verb) => verb.run(),
+        Verb::Stats(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),

@@ -19,6 +19,7 @@ mod gather;
 pub mod inspect;
 mod late;
 mod listing;
+mod metrics;
 mod namespaces;
 mod open;
 pub mod program;
@@ -27,13 +28,14 @@ pub mod repair;
 mod reserve;
 #[cfg(test)]
 mod sim;
+mod stats;
 mod trail;
 mod unchanged;
 mod written;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -42,14 +44,17 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
-use self::clock::Source;
+use self::clock::{Source, Timer};
 use self::core::{Asked, Core, Fetched, Phase};
 use self::cost::Cost;
 pub use self::error::EngineError;
 use self::fetch::Fetch;
+use self::metrics::Metrics;
+pub use self::metrics::{Counted, Face, MAX_TOLD_APART, OTHERS};
 pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
+pub use self::stats::{Family, Kind, Sample, Value as Figure};
 use self::trail::Trails;
 pub use self::trail::{Event, Events, Filter, MAX_READERS, TrailError};
 use crate::journal::frame::max_frame;
@@ -261,6 +266,8 @@ impl Limits {
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
+    /// Through which commands come.
+    face: Face,
     /// Of the handles alone: the threads have the inside, and end when this does.
     _life: Arc<Life>,
 }
@@ -280,6 +287,9 @@ struct Inner {
     reader: Reader,
     room: Arc<Room>,
     trails: Trails,
+    metrics: Metrics,
+    /// Where the store is, if it is a file.
+    store_file: OnceLock<PathBuf>,
     limits: Limits,
     in_flight: Arc<Semaphore>,
     /// The journal thread waits here for a frame.
@@ -313,6 +323,8 @@ impl Inner {
             reader,
             room,
             trails,
+            metrics: Metrics::new(),
+            store_file: OnceLock::new(),
             limits,
             in_flight,
             gathered: Condvar::new(),
@@ -371,7 +383,11 @@ impl Engine {
     /// The first handle of an engine.
     fn of(inner: Arc<Inner>) -> Engine {
         let _life = Arc::new(Life(inner.clone()));
-        Engine { inner, _life }
+        Engine {
+            inner,
+            face: Face::default(),
+            _life,
+        }
     }
 
     /// Starts an engine on a directory that exists and that no other process uses: recovers what a crash
@@ -400,6 +416,15 @@ impl Engine {
     /// decided together for the memory that they, their records and their answers take. For those who can
     /// pass answers on before they ask for more.
     pub async fn submit_some(&self, units: &[Unit]) -> Submitted {
+        let timer = Timer::start();
+        let some = self.decide_some(units).await;
+        let commands = units.iter().take(some.units).flat_map(Unit::commands);
+        let metrics = &self.inner.metrics;
+        metrics.answered(self.face, commands, &some.answers, timer.elapsed());
+        some
+    }
+
+    async fn decide_some(&self, units: &[Unit]) -> Submitted {
         let Some(mut part) = parts(units, self.inner.limits.recent_bytes / 8).next() else {
             return Submitted::default();
         };

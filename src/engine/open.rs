@@ -105,7 +105,9 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         pace: Pace::Machine,
     };
     let ready = recover(parts, options, limits, &mut report)?;
-    Ok((start(ready)?, report))
+    let engine = start(ready)?;
+    engine.inner.store_file.get_or_init(|| data.join(STORE));
+    Ok((engine, report))
 }
 
 /// What a store is made of, opened.

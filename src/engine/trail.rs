@@ -131,6 +131,11 @@ impl Trails {
         }
     }
 
+    /// Bytes of the journal's segments.
+    pub(super) fn bytes(&self) -> u64 {
+        self.trail.bytes()
+    }
+
     /// A frame is durable up to there.
     pub(super) fn landed(&self, durable: Lsn) {
         self.progress

@@ -10,6 +10,7 @@ use hyper::header::{
 use hyper::{Method, Response, StatusCode};
 
 use super::json;
+use super::metrics;
 use super::outgoing::{Outgoing, Pieces};
 use super::problem::{Refusal, status};
 use crate::model::body::Body;
@@ -44,6 +45,8 @@ enum Media {
     Problem,
     /// One JSON document a line.
     Lines,
+    /// Figures as text.
+    Metrics,
     /// Bytes that somebody else gave us.
     Foreign(HeaderValue),
 }
@@ -83,6 +86,12 @@ impl Answer {
     #[must_use]
     pub fn json(body: impl Into<Bytes>) -> Answer {
         Answer::new(StatusCode::OK, "ok", Media::Json, body.into())
+    }
+
+    /// 200 with figures as text.
+    #[must_use]
+    pub(super) fn metrics(body: impl Into<Bytes>) -> Answer {
+        Answer::new(StatusCode::OK, "ok", Media::Metrics, body.into())
     }
 
     /// 200 with lines of JSON, as long as they come.
@@ -164,6 +173,7 @@ impl Answer {
             Media::Json => headers.insert(CONTENT_TYPE, from_static("application/json")),
             Media::Problem => headers.insert(CONTENT_TYPE, from_static("application/problem+json")),
             Media::Lines => headers.insert(CONTENT_TYPE, from_static("application/x-ndjson")),
+            Media::Metrics => headers.insert(CONTENT_TYPE, from_static(metrics::TEXT)),
             Media::Foreign(media) => {
                 // Should a browser ever show them, then as what they are and without any rights here.
                 headers.insert(X_CONTENT_TYPE_OPTIONS, from_static("nosniff"));

@@ -231,6 +231,12 @@ impl Object<'_> {
         text(self.out, value);
     }
 
+    /// A member whose value is written by `write`.
+    pub(super) fn raw(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.member(name);
+        write(self.out);
+    }
+
     pub(super) fn null(&mut self, name: &str) {
         self.member(name);
         self.out.extend_from_slice(b"null");

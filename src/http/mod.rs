@@ -13,6 +13,7 @@ mod events;
 pub mod guard;
 pub mod json;
 mod link;
+pub mod metrics;
 pub mod outgoing;
 pub mod params;
 pub mod percent;
@@ -25,7 +26,7 @@ mod verbs;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,10 +38,11 @@ use self::answer::Answer;
 use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
+use self::metrics::Live;
 use self::outgoing::Outgoing;
 use self::problem::Refusal;
 use self::rights::Rights;
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 
 /// How the face behaves; the defaults are SPEC 10's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +100,8 @@ pub struct Face {
     readiness: watch::Receiver<Readiness>,
     /// A permit for each byte of a body on its way.
     room: Arc<Semaphore>,
+    /// What the server knows of itself.
+    live: OnceLock<Box<dyn Fn() -> Live + Send + Sync>>,
 }
 
 impl Face {
@@ -111,12 +115,18 @@ impl Face {
         room: Arc<Semaphore>,
     ) -> Face {
         Face {
-            engine,
+            engine: engine.facing(engine::Face::Http),
             hosts: Hosts::new(&options.hosts),
             options,
             readiness,
             room,
+            live: OnceLock::new(),
         }
+    }
+
+    /// Shows what the server knows among the figures. Said once: a second time changes nothing.
+    pub fn show(&self, live: impl Fn() -> Live + Send + Sync + 'static) {
+        let _ = self.live.set(Box::new(live));
     }
 }
 

@@ -74,6 +74,10 @@ pub enum Action {
     PutNamespace,
     /// The audit trail.
     Events,
+    /// The figures, for people.
+    Stats,
+    /// The figures, for Prometheus.
+    Metrics,
     /// The process runs.
     Healthz,
     /// Requests are answered.
@@ -444,6 +448,24 @@ pub static ROUTES: &[Route] = &[
         body: BodyUse::None,
         right: Right::Use,
         summary: "The audit trail as NDJSON: who decided what, and when.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("stats")],
+        action: Action::Stats,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The server's figures as one JSON document.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("metrics")],
+        action: Action::Metrics,
+        params: &[],
+        body: BodyUse::None,
+        right: Right::Use,
+        summary: "The server's figures as OpenMetrics text, for Prometheus.",
     },
     Route {
         method: Method::GET,

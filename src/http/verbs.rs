@@ -15,7 +15,7 @@ use super::percent::{Plus, decode};
 use super::problem::Refusal;
 use super::rights::{Right, Rights};
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, policy};
+use super::{Face, Readiness, TEXT, batch, json, metrics, policy};
 use crate::engine::{Filter, Unavailable, Unit};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
@@ -101,6 +101,15 @@ where
                 false => Stage::Deciding,
             });
             Ok(Answer::lines(Lines::begin(face, asked).await?))
+        }
+        Action::Stats | Action::Metrics => {
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            let figures = metrics::figures(face).await?;
+            Ok(match route.action {
+                Action::Stats => Answer::json(metrics::document(&figures)),
+                _ => Answer::metrics(metrics::openmetrics(figures)),
+            })
         }
         _ => request.about_a_record(body, link).await,
     }
@@ -339,6 +348,8 @@ impl Asked<'_> {
             | Action::Namespace
             | Action::PutNamespace
             | Action::Events
+            | Action::Stats
+            | Action::Metrics
             | Action::Healthz
             | Action::Readyz => Verb::Get,
         })

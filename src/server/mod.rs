@@ -38,7 +38,9 @@ use self::limits::{Budget, Connections};
 use self::listen::{Face, UnixSocket};
 use self::shutdown::{GRACE, Signals};
 use crate::config::Config;
+use crate::engine;
 use crate::error::{Exit, Failure};
+use crate::http::metrics::Live;
 use crate::http::{self, Readiness};
 use crate::resp;
 
@@ -93,9 +95,14 @@ async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
         ready_now,
         budget.bytes(),
     );
+    let (seats, bytes, most) = (connections.clone(), budget.bytes(), config.limits.in_flight);
+    http.show(move || Live {
+        connections: seats.open() as u64,
+        in_flight: most.saturating_sub(bytes.available_permits()) as u64,
+    });
     let accepting = sockets.serve(&Doors {
         redis: Redis {
-            engine: engine.clone(),
+            engine: engine.clone().facing(engine::Face::Redis),
             face: Arc::new(resp::Face::new(redis_options(config))),
             patience: config.limits.body_timeout,
         },

@@ -142,3 +142,20 @@ fn a_key_is_explained_in_sentences() {
         "{told}"
     );
 }
+
+#[test]
+fn figures_are_shown_for_people_and_for_scripts() {
+    let folder = folder();
+    let server = Server::start(&data(&folder));
+    for code in [0, 75, 75] {
+        assert_eq!(run(&server, &["claim", "k"]).0, code);
+    }
+    let (code, told, _) = run(&server, &["stats"]);
+    assert_eq!(code, 0);
+    let busy = "answers ns=default outcome=busy verb=claim: 2";
+    assert!(told.lines().any(|line| line == busy), "{told}");
+    let (_, json, _) = run(&server, &["stats", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(json["connections"].as_u64().is_some_and(|count| count >= 1));
+    assert_eq!(json["full"], 0);
+}

@@ -4,6 +4,7 @@ mod batch;
 mod bodies;
 mod events;
 mod keys;
+mod metrics;
 mod namespaces;
 mod outcomes;
 mod requests;
