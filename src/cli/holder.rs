@@ -40,6 +40,11 @@ impl Key {
         format!("{}/{}", self.ns, self.key.to_string_lossy())
     }
 
+    /// A record, where the key is no argument of its own.
+    pub(super) fn new(key: OsString, ns: String) -> Key {
+        Key { key, ns }
+    }
+
     /// The record's path, with `verb` behind it.
     ///
     /// # Errors

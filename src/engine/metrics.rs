@@ -348,7 +348,7 @@ impl Metrics {
 
 impl Unavailable {
     /// What each is called in figures.
-    pub(super) const NAMES: [&str; 10] = [
+    pub(super) const NAMES: [&str; 11] = [
         "full",
         "overloaded",
         "too_large",
@@ -359,6 +359,7 @@ impl Unavailable {
         "program",
         "defect",
         "stopping",
+        "waiters",
     ];
 
     /// Its place among the names.
@@ -374,6 +375,7 @@ impl Unavailable {
             Unavailable::Program(_) => 7,
             Unavailable::Defect => 8,
             Unavailable::Stopping => 9,
+            Unavailable::Waiters => 10,
         }
     }
 }

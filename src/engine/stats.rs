@@ -112,8 +112,8 @@ impl Engine {
         };
         let filters = inner.reader.filter_stats();
         let trail = inner.trails.bytes();
-        let store = inner.store_file.get().and_then(|path| {
-            let meta = std::fs::metadata(path);
+        let store = inner.space.get().and_then(|(data, _)| {
+            let meta = std::fs::metadata(data.join(super::open::STORE));
             meta.ok().map(|meta| meta.len())
         });
         let answers = metrics.answers();

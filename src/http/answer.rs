@@ -1,18 +1,20 @@
 //! The answer to a request, before it is a response: its headers are written in one place.
 
-use std::fmt;
-
 use bytes::Bytes;
+use http_body_util::{Either, Full};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Response, StatusCode};
 
+use super::credentials::CHALLENGE;
 use super::json;
 use super::metrics;
-use super::outgoing::{Outgoing, Pieces};
+use super::pieces::Pieces;
 use super::problem::{Refusal, status};
+use super::stream::{Reply, Source, Stream};
+use crate::engine::backup::Outflow;
 use crate::model::body::Body;
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Outcome, Verdict};
@@ -27,7 +29,9 @@ pub struct Answer {
     status: StatusCode,
     outcome: &'static str,
     media: Media,
-    body: Content,
+    body: Bytes,
+    /// What comes in place of the body.
+    stream: Option<Source>,
     replayed: bool,
     /// Whole seconds.
     retry_after: Option<u64>,
@@ -47,24 +51,8 @@ enum Media {
     Lines,
     /// Figures as text.
     Metrics,
-    /// Bytes that somebody else gave us.
+    /// Bytes that somebody else gave us, or text that nobody runs.
     Foreign(HeaderValue),
-}
-
-/// The body.
-enum Content {
-    Whole(Bytes),
-    /// Of a length that nobody knows yet.
-    Stream(Outgoing),
-}
-
-impl fmt::Debug for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Content::Whole(bytes) => bytes.fmt(f),
-            Content::Stream(_) => f.write_str("a stream"),
-        }
-    }
 }
 
 impl Answer {
@@ -73,7 +61,8 @@ impl Answer {
             status,
             outcome,
             media,
-            body: Content::Whole(body),
+            body,
+            stream: None,
             replayed: false,
             retry_after: None,
             allow: None,
@@ -96,12 +85,18 @@ impl Answer {
 
     /// 200 with lines of JSON, as long as they come.
     #[must_use]
-    pub(super) fn lines(lines: impl Pieces + 'static) -> Answer {
+    pub(super) fn lines(lines: Pieces) -> Answer {
         let none = Answer::new(StatusCode::OK, "ok", Media::Lines, Bytes::new());
         Answer {
-            body: Content::Stream(Outgoing::stream(lines)),
+            stream: Some(Source::Pieces(lines)),
             ..none
         }
+    }
+
+    /// 200 with a text of our own, of that content type.
+    #[must_use]
+    pub fn text(body: impl Into<Bytes>, media: HeaderValue) -> Answer {
+        Answer::new(StatusCode::OK, "ok", Media::Foreign(media), body.into())
     }
 
     /// The methods of a path.
@@ -163,10 +158,20 @@ impl Answer {
         })
     }
 
+    /// Bytes that come as they are read; none where only the head is asked for.
+    #[must_use]
+    pub fn stream(stream: Option<Outflow>) -> Answer {
+        let media = Media::Foreign(from_static("application/octet-stream"));
+        Answer {
+            stream: stream.map(Source::Backup),
+            ..Answer::new(StatusCode::OK, "ok", media, Bytes::new())
+        }
+    }
+
     /// The response. `headers` is an empty map whose memory is used again: hyper hands it on from request to
     /// request, so that a busy connection allocates none.
     #[must_use]
-    pub fn into_response(self, mut headers: HeaderMap, method: &Method) -> Response<Outgoing> {
+    pub fn into_response(self, mut headers: HeaderMap, method: &Method) -> Response<Reply> {
         headers.insert(ONCED_OUTCOME, HeaderValue::from_static(self.outcome));
         match self.media {
             Media::None => None,
@@ -196,22 +201,27 @@ impl Answer {
         if let Some(status) = self.result_status {
             headers.insert(ONCED_RESULT_STATUS, HeaderValue::from(status));
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, from_static(CHALLENGE));
+        }
         if self.close {
             headers.insert(CONNECTION, from_static("close"));
         }
         if matches!(*method, Method::GET | Method::HEAD) {
             headers.insert(CACHE_CONTROL, from_static("no-store"));
         }
-        let body = match self.body {
-            Content::Whole(whole) if *method == Method::HEAD => {
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(whole.len()));
-                Outgoing::whole(Bytes::new())
+        let body = if *method == Method::HEAD {
+            if self.stream.is_none() {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
             }
-            Content::Whole(whole) => Outgoing::whole(whole),
-            Content::Stream(_) if *method == Method::HEAD => Outgoing::whole(Bytes::new()),
-            Content::Stream(stream) => stream,
+            Bytes::new()
+        } else {
+            self.body
         };
-        let mut response = Response::new(body);
+        let mut response = Response::new(match self.stream.filter(|_| *method != Method::HEAD) {
+            Some(stream) => Either::Right(Stream::new(stream)),
+            None => Either::Left(Full::new(body)),
+        });
         *response.status_mut() = self.status;
         *response.headers_mut() = headers;
         response

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::json::{self, Object};
-use super::outgoing::Pieces;
+use super::pieces::Make;
 use super::problem::Refusal;
 use super::{Face, Readiness};
 use crate::engine::{Event, Events, Filter, TrailError};
@@ -105,7 +105,7 @@ async fn stopping(readiness: &mut watch::Receiver<Readiness>) {
     }
 }
 
-impl Pieces for Lines {
+impl Make for Lines {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(first);

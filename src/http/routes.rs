@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::params::{Kind, Param};
-use super::rights::Right;
+use crate::model::access::Right;
 use crate::model::command::{MAX_LIST, STATUS_RANGE};
 use crate::model::policy::MAX_ATTEMPTS;
 
@@ -20,8 +20,9 @@ pub struct Route {
     pub params: &'static [Param],
     /// What a request body is to it.
     pub body: BodyUse,
-    /// What the caller must be allowed to do. `complete` and `fail` without a token need [`Right::Operate`].
-    pub right: Right,
+    /// The right it needs; `None`: it is open to everybody. `complete` and `fail` without a token need
+    /// [`Right::Operate`].
+    pub right: Option<Right>,
     /// One sentence for the reference.
     pub summary: &'static str,
 }
@@ -35,6 +36,8 @@ pub enum Segment {
     Namespace,
     /// A key; `-` with a parameter `key` stands for that one.
     Key,
+    /// A name out of a list of the server's own; the reference calls it so.
+    Name(&'static str),
 }
 
 /// What a route does.
@@ -78,10 +81,18 @@ pub enum Action {
     Stats,
     /// The figures, for Prometheus.
     Metrics,
+    /// A backup.
+    Backup,
     /// The process runs.
     Healthz,
     /// Requests are answered.
     Readyz,
+    /// The chapters of the manual.
+    Manual,
+    /// One chapter.
+    Chapter,
+    /// What an outcome means: where `type` of a problem document leads.
+    Problem,
 }
 
 /// What a request body is.
@@ -260,7 +271,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Claim,
         params: CLAIM,
         body: BodyUse::Payload,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Am I the one who does this, or was it done already?",
     },
     Route {
@@ -277,7 +288,7 @@ pub static ROUTES: &[Route] = &[
             ),
         ],
         body: BodyUse::Result,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "It is done; the body is the result.",
     },
     Route {
@@ -290,7 +301,7 @@ pub static ROUTES: &[Route] = &[
             param("lease", Kind::Span, "Replaces the record's lease."),
         ],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "The lease runs from now.",
     },
     Route {
@@ -299,7 +310,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Effect,
         params: &[KEY, TOKEN],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "The side effect is about to happen: from here the end of the lease means in_doubt.",
     },
     Route {
@@ -322,7 +333,7 @@ pub static ROUTES: &[Route] = &[
             ),
         ],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "This attempt failed.",
     },
     Route {
@@ -331,7 +342,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Release,
         params: &[KEY, TOKEN],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Nothing happened: the claim is given back.",
     },
     Route {
@@ -348,7 +359,7 @@ pub static ROUTES: &[Route] = &[
             FORCE_REPLAY,
         ],
         body: BodyUse::None,
-        right: Right::Operate,
+        right: Some(Right::Operate),
         summary: "Another round, in a new generation.",
     },
     Route {
@@ -357,7 +368,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Get,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The record.",
     },
     Route {
@@ -366,7 +377,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::GetResult,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The result's bytes, with their content type.",
     },
     Route {
@@ -375,7 +386,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::GetPayload,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The payload's bytes, with their content type.",
     },
     Route {
@@ -384,7 +395,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Forget,
         params: &[KEY, FORCE_FORGET],
         body: BodyUse::None,
-        right: Right::Operate,
+        right: Some(Right::Operate),
         summary: "Removes the record.",
     },
     Route {
@@ -397,7 +408,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::List,
         params: LIST,
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "Records of a namespace, in key order.",
     },
     Route {
@@ -410,8 +421,17 @@ pub static ROUTES: &[Route] = &[
         action: Action::Batch,
         params: &[],
         body: BodyUse::Batch,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Up to 1000 claims of distinct keys; with `atomic`, all of them or none.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("backup")],
+        action: Action::Backup,
+        params: &[],
+        body: BodyUse::None,
+        right: Some(Right::Admin),
+        summary: "A backup as a stream, up to what was answered before it was asked for.",
     },
     Route {
         method: Method::GET,
@@ -419,7 +439,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Namespaces,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "All namespaces, with how many records each has and its policy.",
     },
     Route {
@@ -428,7 +448,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Namespace,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "How many records show in each state, and the policy in force.",
     },
     Route {
@@ -437,7 +457,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::PutNamespace,
         params: &[],
         body: BodyUse::Policy,
-        right: Right::Admin,
+        right: Some(Right::Admin),
         summary: "Replaces the policy whole: what is absent is the default.",
     },
     Route {
@@ -446,7 +466,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Events,
         params: EVENTS,
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The audit trail as NDJSON: who decided what, and when.",
     },
     Route {
@@ -455,7 +475,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Stats,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The server's figures as one JSON document.",
     },
     Route {
@@ -464,7 +484,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Metrics,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The server's figures as OpenMetrics text, for Prometheus.",
     },
     Route {
@@ -473,7 +493,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Healthz,
         params: &[],
         body: BodyUse::None,
-        right: Right::Public,
+        right: None,
         summary: "Whether the process runs.",
     },
     Route {
@@ -482,8 +502,39 @@ pub static ROUTES: &[Route] = &[
         action: Action::Readyz,
         params: &[],
         body: BodyUse::None,
-        right: Right::Public,
+        right: None,
         summary: "Whether requests are answered.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual")],
+        action: Action::Manual,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "The chapters of the manual.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual"), Segment::Name("chapter")],
+        action: Action::Chapter,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "One chapter, in Markdown.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[
+            Segment::Fixed("manual"),
+            Segment::Fixed("problems"),
+            Segment::Name("outcome"),
+        ],
+        action: Action::Problem,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "What an outcome means and what to do: where the `type` of a problem leads.",
     },
 ];
 
@@ -494,6 +545,8 @@ pub struct Captured<'p> {
     pub namespace: &'p str,
     /// The segment that names a key.
     pub key: &'p str,
+    /// The segment that is a name out of a list.
+    pub name: &'p str,
 }
 
 /// What was found for a method and a path.
@@ -558,6 +611,7 @@ impl Route {
                 Segment::Fixed(_) => return None,
                 Segment::Namespace => captured.namespace = raw,
                 Segment::Key => captured.key = raw,
+                Segment::Name(_) => captured.name = raw,
             }
         }
         given.next().is_none().then_some(captured)
@@ -569,11 +623,12 @@ impl Route {
         let mut out = String::new();
         for segment in self.path {
             out.push('/');
-            out.push_str(match segment {
-                Segment::Fixed(word) => word,
-                Segment::Namespace => "{ns}",
-                Segment::Key => "{key}",
-            });
+            match segment {
+                Segment::Fixed(word) => out.push_str(word),
+                Segment::Namespace => out.push_str("{ns}"),
+                Segment::Key => out.push_str("{key}"),
+                Segment::Name(what) => out.push_str(&format!("{{{what}}}")),
+            }
         }
         out
     }

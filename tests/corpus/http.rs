@@ -9,7 +9,6 @@ use hyper::{Request as HttpRequest, Response};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
-use onced::http::outgoing::Outgoing;
 use onced::http::{Face, MAX_IN_FLIGHT, Options, Readiness, handle};
 use onced::model::policy::Policy;
 use onced::model::time::{Span, Timestamp};
@@ -210,7 +209,7 @@ struct Reply {
 }
 
 impl Reply {
-    async fn read(response: Response<Outgoing>) -> Reply {
+    async fn read(response: Response<onced::http::stream::Reply>) -> Reply {
         let (parts, body) = response.into_parts();
         let text =
             |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();

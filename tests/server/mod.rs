@@ -1,12 +1,17 @@
 //! The real process: how it starts, what it refuses, and how it ends.
 
+mod access;
+mod config;
 mod events;
 mod faces;
 mod full;
 mod limits;
+mod reload;
+mod sockets;
 mod start;
 mod stop;
 mod verbs;
+mod waiting;
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{House, Options, Reply, request};
 use crate::engine::{self, MAX_READERS};
-use crate::http::outgoing::Outgoing;
+use crate::http::stream::Reply as Outgoing;
 use crate::http::{Readiness, handle};
 
 /// Long enough to be sure that nothing comes.

@@ -2,8 +2,10 @@
 
 mod batch;
 mod bodies;
+mod credentials;
 mod events;
 mod keys;
+mod manual;
 mod metrics;
 mod namespaces;
 mod outcomes;
@@ -20,9 +22,7 @@ use hyper::header::HeaderMap;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
-use super::outgoing::Outgoing;
-use super::rights::Rights;
-use super::{Face, Link, Options, Readiness, handle, respond};
+use super::{Face, Options, Readiness, handle};
 use crate::engine::clock::{ManualClock, Source};
 use crate::engine::{self, Engine};
 use crate::model::policy::{FingerprintKind, Policy};
@@ -95,11 +95,6 @@ impl House {
         Reply::of(handle(&self.face, request).await).await
     }
 
-    async fn ask_with(&self, rights: Rights, method: &str, target: &str) -> Reply {
-        let request = request(method, target, &[], Bytes::new());
-        Reply::of(respond(&self.face, rights, request, &Link::default()).await).await
-    }
-
     fn advance(&self, millis: u64) {
         self.clock.advance(Span::from_millis(millis));
     }
@@ -123,7 +118,7 @@ fn request(
 }
 
 impl Reply {
-    async fn of(response: hyper::Response<Outgoing>) -> Reply {
+    async fn of(response: hyper::Response<super::stream::Reply>) -> Reply {
         let (parts, body) = response.into_parts();
         Reply {
             status: parts.status.as_u16(),
