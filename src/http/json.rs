@@ -206,19 +206,51 @@ pub fn namespace(namespace: &Namespace, states: &States) -> Vec<u8> {
 }
 
 /// An object being written.
-struct Object<'b> {
+pub(super) struct Object<'b> {
     out: &'b mut Vec<u8>,
     first: bool,
 }
 
 impl Object<'_> {
-    fn begin(out: &mut Vec<u8>) -> Object<'_> {
+    pub(super) fn begin(out: &mut Vec<u8>) -> Object<'_> {
         out.push(b'{');
         Object { out, first: true }
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         self.out.push(b'}');
+    }
+
+    pub(super) fn number(&mut self, name: &str, value: u64) {
+        self.member(name);
+        number(self.out, value);
+    }
+
+    pub(super) fn text(&mut self, name: &str, value: &str) {
+        self.member(name);
+        text(self.out, value);
+    }
+
+    /// A member whose value is written by `write`.
+    pub(super) fn raw(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.member(name);
+        write(self.out);
+    }
+
+    pub(super) fn null(&mut self, name: &str) {
+        self.member(name);
+        self.out.extend_from_slice(b"null");
+    }
+
+    /// A key, under the name that its bytes ask for.
+    pub(super) fn key(&mut self, key: &[u8]) {
+        match std::str::from_utf8(key) {
+            Ok(key) => self.text("key", key),
+            Err(_) => {
+                self.member("key_base64");
+                base64(self.out, key);
+            }
+        }
     }
 
     /// Begins a member. Names are the program's own and need no escaping.
@@ -258,13 +290,7 @@ impl Object<'_> {
     fn name(&mut self, key: &RecordKey) {
         self.member("namespace");
         text(self.out, key.namespace());
-        if let Ok(key) = std::str::from_utf8(key.key()) {
-            self.member("key");
-            text(self.out, key);
-        } else {
-            self.member("key_base64");
-            base64(self.out, key.key());
-        }
+        self.key(key.key());
     }
 
     fn namespace(&mut self, namespace: &Namespace) {

@@ -9,19 +9,21 @@ use hyper::{Method, StatusCode};
 use super::answer::Answer;
 use super::body::{BodyError, Taken, Upload};
 use super::credentials::{self, lacking};
+use super::events::{self, Lines};
 use super::link::{Link, Stage};
 use super::params::Params;
 use super::percent::{Plus, decode};
+use super::pieces::Pieces;
 use super::problem::Refusal;
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, manual, policy};
-use crate::engine::{Unavailable, Unit};
+use super::{Face, Readiness, TEXT, batch, json, manual, metrics, policy};
+use crate::engine::{Filter, Unavailable, Unit};
 use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
-use crate::model::key::{RecordKey, check_namespace};
+use crate::model::key::{DEFAULT_NAMESPACE, RecordKey, check_namespace};
 use crate::model::outcome::{Outcome, Verdict};
-use crate::model::record::{KeptResult, OnLeaseEnd};
+use crate::model::record::{KeptResult, Lsn, OnLeaseEnd};
 use crate::model::time::Span;
 
 /// Records on a page where the request does not say.
@@ -103,6 +105,28 @@ where
             let by = request.caller.name().map(Box::from);
             face.engine.set_policy(&name, policy, by).await?;
             request.answer_namespace(&name, link).await
+        }
+        Action::Events => {
+            let asked = request.events()?;
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            let follow = asked.follow;
+            let lines = Lines::begin(face, asked).await?;
+            Ok(Answer::lines(Pieces::new(lines, follow)))
+        }
+        Action::Stats | Action::Metrics => {
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            if !request.caller.reaches_all() {
+                return Err(Refusal::forbidden(
+                    "this credential is for some namespaces only, and the figures are of all; use another",
+                ));
+            }
+            let figures = metrics::figures(face).await?;
+            Ok(match route.action {
+                Action::Stats => Answer::json(metrics::document(&figures)),
+                _ => Answer::metrics(metrics::openmetrics(figures)),
+            })
         }
         Action::Backup => {
             request.body(body).await?;
@@ -346,6 +370,9 @@ impl Asked<'_> {
             | Action::Namespaces
             | Action::Namespace
             | Action::PutNamespace
+            | Action::Events
+            | Action::Stats
+            | Action::Metrics
             | Action::Backup
             | Action::Healthz
             | Action::Readyz
@@ -412,6 +439,34 @@ impl Asked<'_> {
             due: params.flag("due"),
             after: bytes("cursor"),
             limit: params.number("limit").unwrap_or(PAGE),
+        })
+    }
+
+    fn events(&self) -> Result<events::Asked, Refusal> {
+        let params = &self.params;
+        let namespace = params.text("ns");
+        namespace.map(check_namespace).transpose()?;
+        match namespace {
+            Some(namespace) => credentials::check_reach(&self.caller, namespace)?,
+            None if self.caller.reaches_all() => {}
+            None => {
+                return Err(Refusal::forbidden(
+                    "this credential is for some namespaces only; name one of them with ns=",
+                ));
+            }
+        }
+        let key = params.bytes("key");
+        // What no record can have is no filter.
+        key.map(|key| RecordKey::new(namespace.unwrap_or(DEFAULT_NAMESPACE), key))
+            .transpose()?;
+        Ok(events::Asked {
+            after: params.number("after").map(Lsn),
+            limit: params.number("limit"),
+            follow: params.flag("follow"),
+            filter: Filter {
+                namespace: namespace.map(Box::from),
+                key: key.map(Bytes::copy_from_slice),
+            },
         })
     }
 
