@@ -2,7 +2,7 @@
 //! `Content-Length`, or ends with the connection.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,8 @@ const SECRET: &str = "ONCED_SECRET";
 const MAX_ANSWER: u64 = 256 << 20;
 /// How long an answer may take to begin, besides what the request itself waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest head of an answer whose body is handed on, with what comes along of that.
+const LONGEST_HEAD: usize = 256 << 10;
 
 /// Where the server is, and how to show its answer.
 #[derive(Args, Debug)]
@@ -40,7 +42,7 @@ pub(super) struct Server {
 }
 
 /// A request: `query` is written in its order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) method: &'static str,
     pub(super) path: String,
@@ -112,6 +114,54 @@ impl Server {
         Ok(Some(secret.to_owned()))
     }
 
+    /// Sends the request and hands the body of a good answer on as it comes, to its end: whether that is all of it,
+    /// the body itself has to say. Any other answer is handed back.
+    ///
+    /// # Errors
+    /// As [`Server::send`], and what `sink` says.
+    pub(super) fn download(
+        &self,
+        request: &Request,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<Option<Answer>, Failure> {
+        let secret = self.secret()?;
+        let (mut stream, host) = self.connect(PATIENCE)?;
+        let broken = |error: io::Error| {
+            let attempt = format!("the answer from {} broke off", self.url);
+            Failure::new(
+                Exit::Unavailable,
+                attempt,
+                error,
+                "look at its log, and try again",
+            )
+        };
+        // In the older version a body of unknown length is the bytes themselves.
+        let head = head(host, secret.as_deref(), request).replacen("HTTP/1.1", "HTTP/1.0", 1);
+        stream.write_all(head.as_bytes()).map_err(broken)?;
+        let mut buffer = vec![0; 64 << 10];
+        let mut begun = Vec::new();
+        while parse(&begun).is_none() {
+            let read = stream.read(&mut buffer).map_err(broken)?;
+            begun.extend_from_slice(buffer.get(..read).unwrap_or_default());
+            if read == 0 || begun.len() > LONGEST_HEAD {
+                return Err(broken(ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        let first = parse(&begun).ok_or_else(|| broken(ErrorKind::InvalidData.into()))?;
+        if first.status != 200 {
+            return Ok(Some(first));
+        }
+        sink(&first.body)?;
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(read) => sink(buffer.get(..read).unwrap_or_default())?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
+    }
+
     fn connect(&self, patience: Duration) -> Result<(Box<dyn Stream>, &str), Failure> {
         let unreachable = |error: io::Error| {
             let attempt = format!("cannot reach the server at {}", self.url);
@@ -143,6 +193,16 @@ impl Server {
             .is_none_or(|(_, port)| port.contains(']'));
         let stream = if bare {
             TcpStream::connect(format!("{host}:80"))
+        } else if let Some(port) = host
+            .strip_prefix("localhost:")
+            .and_then(|port| port.parse().ok())
+        {
+            // Loopback by its definition (RFC 6761), also where nothing is there to look names up.
+            let loopback = [
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ];
+            TcpStream::connect(&loopback.map(|address| SocketAddr::new(address, port))[..])
         } else {
             TcpStream::connect(host)
         };

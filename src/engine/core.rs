@@ -14,6 +14,7 @@ use super::late::Late;
 use super::program::Watches;
 use super::recent::{End, Frozen, Recent, end, record_size};
 use super::unchanged::Unchanged;
+use super::waiters::Waiters;
 use super::written::Written;
 use super::{MAX_NAMESPACES, Unavailable, Unit};
 use crate::model::body::LargeContent;
@@ -56,12 +57,17 @@ pub(super) struct Core {
     pub(super) checkpoints: u64,
     /// Readers that were overtaken twice: the frozen map stays until they have decided.
     pub(super) holds: u32,
+    /// The store has everything up to here, and somebody waits until it has everything up to there.
+    pub(super) in_store: Lsn,
+    pub(super) wanted_in_store: Lsn,
     /// When the map was frozen that the store got last: no later sweep may go beyond it.
     pub(super) frozen_at: Timestamp,
     /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.
     pub(super) namespaces: HashSet<Box<str>>,
     /// What connections watch.
     pub(super) watches: Watches,
+    /// Claims that wait for a key.
+    pub(super) waiters: Waiters,
     /// A buffer.
     pub(super) written: Written,
     /// For the audit trail.
@@ -129,7 +135,8 @@ impl<'a> Asked<'a> {
         self.hashes.truncate(commands.sum());
     }
 
-    fn commands(&self) -> impl Iterator<Item = (&'a Command, u64)> {
+    /// Each with its hash.
+    pub(super) fn commands(&self) -> impl Iterator<Item = (&'a Command, u64)> {
         let commands = self.units.iter().flat_map(Unit::commands);
         commands.zip(self.hashes.iter().copied())
     }
@@ -283,14 +290,22 @@ impl Core {
                 }
             }
         }
+        self.resting(answers, first, rest)
+    }
+
+    /// Answers that rest on an entry that was seen, and on their own: all from `first` on.
+    pub(super) fn resting(
+        &mut self,
+        answers: Vec<Result<Outcome, Unavailable>>,
+        first: Lsn,
+        mut rest: Lsn,
+    ) -> Decided {
         if self.next_lsn > first {
-            // Entries of this batch: the last one given is the highest it rests on.
+            // The last one given is the highest.
             rest = rest.max(Lsn(self.next_lsn.0 - 1));
         }
-        Decided {
-            answers,
-            durable: self.gather.wait(rest),
-        }
+        let durable = self.gather.wait(rest);
+        Decided { answers, durable }
     }
 
     fn decide_one(
@@ -306,6 +321,19 @@ impl Core {
         let replaced = record.as_deref().map(end);
         let grants = (self.next_token, true);
         let step = self.step(command, hash, fetched, now, grants, record, rest)?;
+        self.keep_one(command, hash, step, replaced, now, write)
+    }
+
+    /// Writes a decision down; `replaced` is the end of the record that was there.
+    pub(super) fn keep_one(
+        &mut self,
+        command: &Command,
+        hash: u64,
+        step: Step,
+        replaced: Option<End>,
+        now: Now,
+        write: bool,
+    ) -> Result<Outcome, Unavailable> {
         match step.effect {
             Effect::None => Ok(self.account(command, step)),
             _ if !write => Err(Unavailable::Full),
@@ -316,6 +344,7 @@ impl Core {
                 let written = std::mem::take(&mut self.written);
                 self.enter(&command.key, hash, &written, replaced);
                 self.written = written;
+                self.tell_waiters(&command.key, &step.effect, now);
                 Ok(self.account(command, step))
             }
         }
@@ -460,6 +489,9 @@ impl Core {
         }
         for (command, hash, written, replaced) in &entries {
             self.enter(&command.key, *hash, written, *replaced);
+        }
+        for (command, _, step) in &steps {
+            self.tell_waiters(&command.key, &step.effect, now);
         }
         let outcomes = steps.into_iter();
         Ok(outcomes

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
+pub mod backup;
 mod checkpoint;
 pub mod clock;
 mod commit;
@@ -25,14 +26,17 @@ pub mod program;
 mod recent;
 pub mod repair;
 mod reserve;
+pub mod restore;
 #[cfg(test)]
 mod sim;
 mod unchanged;
+mod waiters;
 mod written;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -49,6 +53,8 @@ use self::fetch::Fetch;
 pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
+use self::waiters::{Bell, Decision, Patience, wait_of};
+pub use self::waiters::{MAX_WAITERS, MAX_WAITING_BYTES};
 use crate::journal::frame::max_frame;
 use crate::journal::room::Room;
 use crate::journal::writer;
@@ -95,6 +101,8 @@ pub enum Unavailable {
     Crowded,
     /// There are [`MAX_NAMESPACES`] namespaces already, and this would be one more.
     Namespaces,
+    /// There are [`MAX_WAITERS`] claims waiting already, or [`MAX_WAITING_BYTES`] of them.
+    Waiters,
     /// The configuration speaks for this namespace's policy.
     Configured,
     /// A bound of programs.
@@ -124,6 +132,9 @@ impl fmt::Display for Unavailable {
             }
             Unavailable::Namespaces => {
                 "there are 10000 namespaces already; use one of them, with what tells jobs apart in the key"
+            }
+            Unavailable::Waiters => {
+                "as many claims wait already as may, or as many bytes of them; ask again without waiting"
             }
             Unavailable::Configured => {
                 "the configuration file sets the policy of this namespace, and speaks last at every start; change it there"
@@ -284,8 +295,16 @@ struct Inner {
     wake_store: Condvar,
     /// The store thread waits here for a frame to become durable.
     landed: Condvar,
+    /// The thread that keeps the time of claims that wait sleeps here.
+    timekeeper: Condvar,
     /// Batches wait here for memory or a segment.
     room_made: Notify,
+    /// Backups wait here for the checkpoint that they begin with.
+    stored: Notify,
+    /// A backup is on its way.
+    backing_up: AtomicBool,
+    /// The folder of the store, and how many bytes its file system has to have free for a backup to go on.
+    space: OnceLock<(PathBuf, u64)>,
     failure: OnceLock<Arc<EngineError>>,
     failed: Notify,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -312,7 +331,11 @@ impl Inner {
             gathered: Condvar::new(),
             wake_store: Condvar::new(),
             landed: Condvar::new(),
+            timekeeper: Condvar::new(),
             room_made: Notify::new(),
+            stored: Notify::new(),
+            backing_up: AtomicBool::new(false),
+            space: OnceLock::new(),
             failure: OnceLock::new(),
             failed: Notify::new(),
             threads: Mutex::new(Vec::new()),
@@ -329,10 +352,26 @@ impl Inner {
         if core.phase == Phase::Running {
             core.phase = Phase::Stopping;
         }
-        drop(core);
+        core.waiters.close();
+        self.unlock(core);
         self.gathered.notify_all();
         self.wake_store.notify_all();
+        self.timekeeper.notify_all();
         self.room_made.notify_waiters();
+    }
+
+    /// Gives the lock back, and rings for those whose turn has come meanwhile: whoever they are, they want the
+    /// lock next.
+    fn unlock(&self, mut core: MutexGuard<'_, Core>) {
+        let (rung, sooner) = core.waiters.take_rung();
+        drop(core);
+        if sooner {
+            self.timekeeper.notify_one();
+        }
+        for bell in rung {
+            // A client that is gone gives its place up by itself.
+            let _ = bell.send(());
+        }
     }
 
     /// Storage failed: from here on nobody is told that anything succeeded.
@@ -340,10 +379,12 @@ impl Inner {
         let mut core = self.core.lock();
         core.phase = Phase::Failed;
         core.gather.abandon();
-        drop(core);
+        core.waiters.close();
+        self.unlock(core);
         let _ = self.failure.set(Arc::new(error));
         self.gathered.notify_all();
         self.wake_store.notify_all();
+        self.timekeeper.notify_all();
         self.landed.notify_all();
         self.room_made.notify_waiters();
         self.failed.notify_waiters();
@@ -353,10 +394,21 @@ impl Inner {
 /// What a batch has to do before it can be decided.
 enum Next<'a> {
     Done(core::Decided, Option<Flush<'a>>),
+    Held(Bell),
     Hash(Vec<(&'a Payload, FingerprintKind)>),
     Read(Vec<(RecordKey, bool)>, u64),
     Split,
     Wait,
+}
+
+/// What came of a batch.
+enum Came {
+    /// So many units of it.
+    Decided(core::Decided, usize),
+    /// A claim waits.
+    Held(Bell),
+    /// Together with the records that they are about, these are too many for one decision.
+    TooMany,
 }
 
 impl Engine {
@@ -377,11 +429,19 @@ impl Engine {
 
     /// Decides all commands in order and answers each once what its answer rests on is durable. Answers come in
     /// the order of the commands, those of a [`Unit::All`] one by one.
+    ///
+    /// A claim that is submitted alone and may wait is held where it would be answered `busy` or `backoff`
+    /// (SPEC 3); dropping the future gives its place up. Among others it does not wait.
     pub async fn submit(&self, units: Vec<Unit>) -> Vec<Result<Outcome, Unavailable>> {
+        if let [unit @ Unit::One(command)] = &units[..]
+            && let Some(wait) = wait_of(command)
+        {
+            return vec![self.decide_in_time(unit, wait).await];
+        }
         let mut answers = Vec::with_capacity(units.len());
         let mut rest = units.as_slice();
         while !rest.is_empty() {
-            let some = self.submit_some(rest).await;
+            let some = self.submit_part(rest).await;
             rest = rest.get(some.units..).unwrap_or_default();
             answers.extend(some.answers);
         }
@@ -392,6 +452,16 @@ impl Engine {
     /// decided together for the memory that they, their records and their answers take. For those who can
     /// pass answers on before they ask for more.
     pub async fn submit_some(&self, units: &[Unit]) -> Submitted {
+        match units {
+            [unit @ Unit::One(command)] if let Some(wait) = wait_of(command) => Submitted {
+                units: 1,
+                answers: vec![self.decide_in_time(unit, wait).await],
+            },
+            units => self.submit_part(units).await,
+        }
+    }
+
+    async fn submit_part(&self, units: &[Unit]) -> Submitted {
         let Some(mut part) = parts(units, self.inner.limits.recent_bytes / 8).next() else {
             return Submitted::default();
         };
@@ -403,9 +473,9 @@ impl Engine {
             }
         };
         loop {
-            let (decided, count) = match self.decide(part).await {
-                Ok(Some(decided)) => decided,
-                Ok(None) => {
+            let (decided, count) = match self.decide(part, None).await {
+                Ok(Came::Decided(decided, count)) => (decided, count),
+                Ok(Came::Held(_) | Came::TooMany) => {
                     part = part.get(..part.len() / 2).unwrap_or(part);
                     continue;
                 }
@@ -478,9 +548,12 @@ impl Engine {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Decides the first of the units, and says how many. `None`: together with the records that they are about,
-    /// these are too many for one decision.
-    async fn decide(&self, units: &[Unit]) -> Result<Option<(core::Decided, usize)>, Unavailable> {
+    /// Decides the first of the units, and says how many. With `patience` they are one claim, which may be held.
+    async fn decide(
+        &self,
+        units: &[Unit],
+        mut patience: Option<&mut Patience<'_>>,
+    ) -> Result<Came, Unavailable> {
         let limit = self.inner.limits.unit();
         if units.iter().any(|unit| unit.cost() as u64 > limit) {
             return Err(Unavailable::TooLarge);
@@ -491,15 +564,16 @@ impl Engine {
         loop {
             // Asked for before the look, so that no wake-up in between is lost.
             let room_made = self.inner.room_made.notified();
-            match self.next(&asked, fetch.fetched())? {
+            match self.next(&asked, fetch.fetched(), patience.as_deref_mut())? {
                 Next::Done(decided, flush) => {
                     if flush.is_some() {
                         // Whoever is ready as well joins the frame: one sync for all.
                         tokio::task::yield_now().await;
                     }
-                    return Ok(Some((decided, asked.units.len())));
+                    return Ok(Came::Decided(decided, asked.units.len()));
                 }
-                Next::Split => return Ok(None),
+                Next::Held(bell) => return Ok(Came::Held(bell)),
+                Next::Split => return Ok(Came::TooMany),
                 Next::Wait => {
                     fetch.let_go();
                     if tokio::time::timeout(PATIENCE, room_made).await.is_err() {
@@ -546,7 +620,12 @@ impl Engine {
     }
 
     /// Looks under the lock whether the batch can be decided, and decides it.
-    fn next<'a>(&'a self, asked: &Asked<'a>, fetched: &Fetched) -> Result<Next<'a>, Unavailable> {
+    fn next<'a>(
+        &'a self,
+        asked: &Asked<'a>,
+        fetched: &Fetched,
+        patience: Option<&mut Patience<'_>>,
+    ) -> Result<Next<'a>, Unavailable> {
         let mut core = self.running()?;
         let missing = core.missing(asked, fetched, |hashes, possible| {
             self.inner.reader.mark_possible(hashes, possible);
@@ -570,12 +649,21 @@ impl Engine {
             return Ok(Next::Wait);
         }
         let was_empty = core.gather.is_empty();
-        let decided = core.decide(asked, fetched, room);
+        let decided = match patience {
+            None => core.decide(asked, fetched, room),
+            Some(patience) => match core.decide_or_hold(asked, fetched, room, patience)? {
+                Decision::Decided(decided) => decided,
+                Decision::Held(bell) => {
+                    self.inner.unlock(core);
+                    return Ok(Next::Held(bell));
+                }
+            },
+        };
         #[cfg(test)]
         self.inner.tap.decided();
         let wake_journal = was_empty && !core.gather.is_empty();
         let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
-        drop(core);
+        self.inner.unlock(core);
         if wake_store {
             self.inner.wake_store.notify_one();
         }

@@ -24,6 +24,7 @@ use super::program::Watches;
 use super::recent::{Recent, end};
 use super::reserve::Reserve;
 use super::unchanged::Unchanged;
+use super::waiters::{Waiters, keep_time};
 use super::written::Written;
 use super::{Engine, EngineError, Inner, Limits, Options, checkpoint};
 use crate::journal::disk::{Disk, RealDisk};
@@ -44,7 +45,7 @@ pub(super) type StoreId = [u8; 16];
 const FIRST: Lsn = Lsn(1);
 pub(super) const MARKER: &str = "onced.id";
 pub(super) const DATA: &str = "data";
-const FRESH: &str = "data.new";
+pub(super) const FRESH: &str = "data.new";
 pub(super) const STORE: &str = "store.redb";
 pub(super) const JOURNAL: &str = "journal";
 
@@ -66,6 +67,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     let limits = Limits::resolve(&options)?;
     let mut report = Report::default();
     let data = dir.join(DATA);
+    super::restore::refuse_unfinished(dir)?;
     let marker = read_marker(dir)?;
     if !exists(&data)? {
         if let Some(id) = marker {
@@ -103,7 +105,10 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         reserve,
         pace: Pace::Machine,
     };
+    let reserve = options.reserve;
     let ready = recover(parts, options, limits, &mut report)?;
+    // Set here alone: a simulated disk has no file system to ask.
+    let _ = ready.inner.space.set((data, reserve));
     Ok((start(ready)?, report))
 }
 
@@ -204,9 +209,12 @@ pub(super) fn recover(
         stored: reader.counts(),
         checkpoints: 0,
         holds: 0,
+        in_store: store.checkpoint_lsn(),
+        wanted_in_store: Lsn(0),
         frozen_at: Timestamp::default(),
         namespaces,
         watches: Watches::default(),
+        waiters: Waiters::default(),
         written: Written::default(),
         unchanged: Unchanged::default(),
         next_lsn,
@@ -443,7 +451,11 @@ fn start(ready: Ready) -> Result<Engine, EngineError> {
         let inner = inner.clone();
         spawn("onced-store", Box::new(move || keeper.run(&inner)))?
     };
-    inner.threads.lock().extend([journal, keeper]);
+    let timekeeper = {
+        let inner = inner.clone();
+        spawn("onced-waiters", Box::new(move || keep_time(&inner)))?
+    };
+    inner.threads.lock().extend([journal, keeper, timekeeper]);
     Ok(Engine::of(inner))
 }
 
@@ -485,7 +497,7 @@ pub(super) fn exists(path: &Path) -> Result<bool, EngineError> {
         .map_err(|source| directory("look for", path, source))
 }
 
-fn random_id(dir: &Path) -> Result<StoreId, EngineError> {
+pub(super) fn random_id(dir: &Path) -> Result<StoreId, EngineError> {
     let mut id = [0; 16];
     let source = Path::new("/dev/urandom");
     fs::File::open(source)
@@ -525,7 +537,7 @@ pub(super) fn write_marker(dir: &Path, id: &StoreId) -> Result<(), EngineError> 
     sync_dir(dir)
 }
 
-fn sync_dir(dir: &Path) -> Result<(), EngineError> {
+pub(super) fn sync_dir(dir: &Path) -> Result<(), EngineError> {
     fs::File::open(dir)
         .and_then(|file| file.sync_all())
         .map_err(|source| directory("sync", dir, source))
@@ -583,7 +595,7 @@ pub(super) fn mark_bytes(position: Position) -> Vec<u8> {
         .collect()
 }
 
-fn position_from_bytes(bytes: &[u8]) -> Option<Position> {
+pub(super) fn position_from_bytes(bytes: &[u8]) -> Option<Position> {
     let (numbers, boot_id) = bytes.split_at_checked(32)?;
     let (numbers, []) = numbers.as_chunks::<8>() else {
         return None;

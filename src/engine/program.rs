@@ -487,7 +487,7 @@ impl Engine {
         };
         let wake_journal = was_empty && !core.gather.is_empty();
         let wake_store = core.recent.active_bytes() >= self.inner.limits.freeze_at;
-        drop(core);
+        self.inner.unlock(core);
         if wake_store {
             self.inner.wake_store.notify_one();
         }

@@ -13,11 +13,13 @@ mod document;
 pub mod guard;
 pub mod json;
 mod link;
+mod manual;
 pub mod params;
 pub mod percent;
 pub mod policy;
 pub mod problem;
 pub mod routes;
+pub mod stream;
 mod verbs;
 
 #[cfg(test)]
@@ -27,7 +29,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Body;
 use hyper::{Request, Response};
 use parking_lot::RwLock;
@@ -38,6 +39,7 @@ use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
 use self::problem::Refusal;
+use self::stream::Reply;
 use crate::engine::Engine;
 use crate::model::access::Access;
 
@@ -135,14 +137,14 @@ impl Face {
 }
 
 /// Answers one request.
-pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Full<Bytes>>
+pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     respond(face, request, &Link::default()).await
 }
 
-async fn respond<B>(face: &Face, request: Request<B>, link: &Link) -> Response<Full<Bytes>>
+async fn respond<B>(face: &Face, request: Request<B>, link: &Link) -> Response<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
 {

@@ -36,6 +36,8 @@ pub enum Segment {
     Namespace,
     /// A key; `-` with a parameter `key` stands for that one.
     Key,
+    /// A name out of a list of the server's own; the reference calls it so.
+    Name(&'static str),
 }
 
 /// What a route does.
@@ -73,10 +75,18 @@ pub enum Action {
     Namespace,
     /// Sets its policy.
     PutNamespace,
+    /// A backup.
+    Backup,
     /// The process runs.
     Healthz,
     /// Requests are answered.
     Readyz,
+    /// The chapters of the manual.
+    Manual,
+    /// One chapter.
+    Chapter,
+    /// What an outcome means: where `type` of a problem document leads.
+    Problem,
 }
 
 /// What a request body is.
@@ -390,6 +400,15 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("backup")],
+        action: Action::Backup,
+        params: &[],
+        body: BodyUse::None,
+        right: Some(Right::Admin),
+        summary: "A backup as a stream, up to what was answered before it was asked for.",
+    },
+    Route {
+        method: Method::GET,
         path: &[Segment::Fixed("v1"), Segment::Fixed("namespaces")],
         action: Action::Namespaces,
         params: &[],
@@ -433,6 +452,37 @@ pub static ROUTES: &[Route] = &[
         right: None,
         summary: "Whether requests are answered.",
     },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual")],
+        action: Action::Manual,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "The chapters of the manual.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual"), Segment::Name("chapter")],
+        action: Action::Chapter,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "One chapter, in Markdown.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[
+            Segment::Fixed("manual"),
+            Segment::Fixed("problems"),
+            Segment::Name("outcome"),
+        ],
+        action: Action::Problem,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "What an outcome means and what to do: where the `type` of a problem leads.",
+    },
 ];
 
 /// What a path says, still encoded.
@@ -442,6 +492,8 @@ pub struct Captured<'p> {
     pub namespace: &'p str,
     /// The segment that names a key.
     pub key: &'p str,
+    /// The segment that is a name out of a list.
+    pub name: &'p str,
 }
 
 /// What was found for a method and a path.
@@ -506,6 +558,7 @@ impl Route {
                 Segment::Fixed(_) => return None,
                 Segment::Namespace => captured.namespace = raw,
                 Segment::Key => captured.key = raw,
+                Segment::Name(_) => captured.name = raw,
             }
         }
         given.next().is_none().then_some(captured)
@@ -517,11 +570,12 @@ impl Route {
         let mut out = String::new();
         for segment in self.path {
             out.push('/');
-            out.push_str(match segment {
-                Segment::Fixed(word) => word,
-                Segment::Namespace => "{ns}",
-                Segment::Key => "{key}",
-            });
+            match segment {
+                Segment::Fixed(word) => out.push_str(word),
+                Segment::Namespace => out.push_str("{ns}"),
+                Segment::Key => out.push_str("{key}"),
+                Segment::Name(what) => out.push_str(&format!("{{{what}}}")),
+            }
         }
         out
     }

@@ -14,7 +14,7 @@ use super::params::Params;
 use super::percent::{Plus, decode};
 use super::problem::Refusal;
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, policy};
+use super::{Face, Readiness, TEXT, batch, json, manual, policy};
 use crate::engine::{Unavailable, Unit};
 use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
@@ -71,6 +71,9 @@ where
     match route.action {
         Action::Healthz => Ok(Answer::json(&b"{\"status\":\"ok\"}"[..])),
         Action::Readyz => ready(*face.readiness.borrow()),
+        Action::Manual | Action::Chapter | Action::Problem => {
+            manual::answer(route.action, captured.name, parts)
+        }
         Action::List => {
             let list = request.list()?;
             request.body(body).await?;
@@ -100,6 +103,14 @@ where
             let by = request.caller.name().map(Box::from);
             face.engine.set_policy(&name, policy, by).await?;
             request.answer_namespace(&name, link).await
+        }
+        Action::Backup => {
+            request.body(body).await?;
+            if parts.method == Method::HEAD {
+                return Ok(Answer::stream(None));
+            }
+            link.set(Stage::Deciding);
+            Ok(Answer::stream(Some(face.engine.backup().await?)))
         }
         _ => request.about_a_record(body, link).await,
     }
@@ -335,8 +346,12 @@ impl Asked<'_> {
             | Action::Namespaces
             | Action::Namespace
             | Action::PutNamespace
+            | Action::Backup
             | Action::Healthz
-            | Action::Readyz => Verb::Get,
+            | Action::Readyz
+            | Action::Manual
+            | Action::Chapter
+            | Action::Problem => Verb::Get,
         })
     }
 

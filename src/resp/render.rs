@@ -68,7 +68,9 @@ pub(super) struct Ends {
 pub(super) fn unavailable(error: Unavailable) -> Vec<u8> {
     let text = match error {
         Unavailable::Full => format!("MISCONF {error}"),
-        Unavailable::Overloaded | Unavailable::Crowded => format!("TRYAGAIN {error}"),
+        Unavailable::Overloaded | Unavailable::Crowded | Unavailable::Waiters => {
+            format!("TRYAGAIN {error}")
+        }
         Unavailable::TooLarge
         | Unavailable::Reads
         | Unavailable::Namespaces
@@ -370,6 +372,7 @@ mod tests {
         for (error, word) in [
             (Unavailable::Full, "-MISCONF the disk"),
             (Unavailable::Overloaded, "-TRYAGAIN the disk"),
+            (Unavailable::Waiters, "-TRYAGAIN as many claims wait"),
             (Unavailable::TooLarge, "-ERR more than"),
             (Unavailable::Stopping, "-MISCONF the server"),
         ] {

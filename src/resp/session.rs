@@ -1,5 +1,7 @@
 //! One connection without its socket: requests out of a buffer, replies into another.
 
+use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -38,6 +40,8 @@ pub struct Batch {
     /// Asked once everything else is answered.
     question: Option<Slot<Question>>,
     size: usize,
+    /// It is one claim that may be held.
+    waits: bool,
     close: bool,
     /// Nothing of this batch is answered.
     silent: bool,
@@ -90,6 +94,8 @@ struct Unsent {
     /// How many bytes of those that need no engine are written.
     told: usize,
     question: Option<Slot<Question>>,
+    /// It is one claim that may be held.
+    waits: bool,
     close: bool,
     silent: bool,
 }
@@ -105,6 +111,7 @@ impl Unsent {
             local: batch.local,
             told: 0,
             question: batch.question,
+            waits: batch.waits,
             close: batch.close,
             silent: batch.silent,
         }
@@ -226,6 +233,19 @@ impl Session {
         input: &mut BytesMut,
         output: &mut BytesMut,
     ) -> Flow {
+        self.serve_while(engine, input, output, pending()).await
+    }
+
+    /// The same for a client that may go: where a claim is to be held, it ends with `gone`, so that nobody is
+    /// handed work who is not there.
+    pub async fn serve_while(
+        &mut self,
+        engine: &Engine,
+        input: &mut BytesMut,
+        output: &mut BytesMut,
+        gone: impl Future<Output = ()>,
+    ) -> Flow {
+        let mut gone = pin!(gone);
         let most = output.len().saturating_add(ENOUGH);
         loop {
             if let Some(unsent) = &mut self.unsent {
@@ -235,10 +255,19 @@ impl Session {
                 if !unsent.undecided().is_empty() {
                     // What they were is written: its memory goes before more of it comes.
                     unsent.decisions = Vec::new();
-                    if output.len() > most {
+                    if output.len() > most || (unsent.waits && !output.is_empty()) {
                         return Flow::More;
                     }
-                    let some = engine.submit_some(unsent.undecided()).await;
+                    let submitted = engine.submit_some(unsent.undecided());
+                    let some = if unsent.waits {
+                        tokio::select! {
+                            biased;
+                            () = &mut gone => return Flow::Close,
+                            some = submitted => some,
+                        }
+                    } else {
+                        submitted.await
+                    };
                     unsent.decide(some.units, some.answers);
                     continue;
                 }
@@ -350,6 +379,7 @@ impl Session {
         }
         let protocol = self.connection.protocol;
         let more = matches!(next, Ok(Next::Replied | Next::Decide(_)) | Err(_));
+        batch.waits = matches!(next, Ok(Next::Wait(_)));
         let what = match next {
             Ok(Next::Decide(answer) | Next::Wait(answer)) => Reply::Decided(answer, name),
             Ok(Next::Ask(what)) => {

@@ -126,7 +126,9 @@ impl Connection {
         output: &mut BytesMut,
     ) -> io::Result<Flow> {
         loop {
-            let flow = session.serve(&face.engine, &mut self.input, output).await;
+            let gone = gone(&self.stream);
+            let flow = session.serve_while(&face.engine, &mut self.input, output, gone);
+            let flow = flow.await;
             let held = session.pending().saturating_add(self.input.len());
             self.share.hold(held.saturating_add(output.len()));
             let got_on = held == 0 || !output.is_empty();
@@ -181,7 +183,9 @@ impl Connection {
                     continue;
                 }
                 () = looked => {
-                    quiet = if self.share.is_short() { quiet + 1 } else { 0 };
+                    // What is held and not paid for would look like room.
+                    self.share.settle();
+                    quiet += u32::from(self.share.is_short());
                     if quiet >= QUIET.1 {
                         return Ok(Came::TooSlow);
                     }
@@ -211,6 +215,7 @@ impl Connection {
     /// The timer has run: whether that counts. It runs again where it does not.
     fn is_too_slow(&mut self) -> bool {
         self.slow = None;
+        self.share.settle();
         self.share.is_short()
     }
 
@@ -270,6 +275,12 @@ impl Connection {
     async fn farewell(&mut self) -> io::Result<()> {
         farewell(&mut self.stream).await
     }
+}
+
+/// Returns when the client has closed its sending side, whatever it has sent before and nobody has read yet.
+async fn gone(stream: &TcpStream) {
+    // Bytes out of band are not listened for: of this interest only the end is ever told.
+    let _ = stream.ready(Interest::PRIORITY).await;
 }
 
 /// Returns when the timer has run, never if there is none.

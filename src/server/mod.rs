@@ -154,6 +154,8 @@ async fn serve(
     systemd::stopping();
     let stopping = systemd::Patience::ask("answering what is in hand, then the last checkpoint");
     readiness.send_replace(Readiness::Stopping);
+    // Nobody is kept waiting by a server that stops: `busy`, and another one may be asked.
+    engine.stop_waiting();
     stopper.call();
     let polite = async {
         accepting.join_all().await;

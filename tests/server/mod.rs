@@ -10,6 +10,7 @@ mod sockets;
 mod start;
 mod stop;
 mod verbs;
+mod waiting;
 
 use std::path::Path;
 

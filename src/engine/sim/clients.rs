@@ -164,6 +164,9 @@ impl Clients {
             claim.payload = Some(Payload::new(self.bytes(dice), "a/b".into()));
             claim.store = dice.one_in(2);
         }
+        if dice.one_in(3) {
+            claim.wait = Span::from_millis(1 + dice.below(8000));
+        }
         if dice.one_in(5) {
             let result = dice.one_in(2).then(|| self.result(dice));
             claim.mode = Mode::Once { result };
@@ -301,6 +304,24 @@ impl Clients {
             ..Command::new(key, verb)
         }
     }
+}
+
+/// How long a unit may be held.
+pub(super) fn wait_of(unit: &Unit) -> Span {
+    match unit {
+        Unit::One(command) => crate::engine::waiters::wait_of(command).unwrap_or(Span::ZERO),
+        Unit::All(_) => Span::ZERO,
+    }
+}
+
+/// The same, by somebody who does not wait.
+pub(super) fn at_once(mut unit: Unit) -> Unit {
+    if let Unit::One(command) = &mut unit
+        && let Verb::Claim(claim) = &mut command.verb
+    {
+        claim.wait = Span::ZERO;
+    }
+    unit
 }
 
 fn pick<'a, T>(all: &'a [T], dice: &mut Dice) -> Option<&'a T> {

@@ -153,6 +153,8 @@ fn assert_everything_happened(sum: &Sum) {
         ("checkpoints that waited for a reader", stats.holds),
         ("refusals of a full disk", stats.full),
         ("clients that went away", stats.deserted),
+        ("claims that waited and got it", stats.waited),
+        ("claims that waited in vain", stats.timed_out),
         ("answers about what nobody had heard of", sum.doubts),
     ];
     for (what, count) in table {
@@ -229,7 +231,7 @@ fn work(world: &mut World) -> Result<(), Broken> {
 fn recovers(world: &mut World) -> Result<(), Broken> {
     world.come_up(false)?;
     for _ in 0..10 {
-        world.ask();
+        world.ask(usize::MAX);
     }
     world.settle()?;
     world.audit_keys()?;

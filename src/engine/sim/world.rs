@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::audit::{At, Auditor, Broken};
-use super::clients::{Clients, KEYS, NAMESPACES, all_keys, policies};
+use super::clients::{Clients, KEYS, NAMESPACES, all_keys, at_once, policies, wait_of};
 use super::dice::Dice;
 use super::disk::{Device, Op};
 use super::{START, Tap};
@@ -25,12 +25,13 @@ use crate::engine::clock::{ManualClock, Pace, Source};
 use crate::engine::commit::{self, Committer};
 use crate::engine::open::{Parts, Ready, recover};
 use crate::engine::reserve::Reserve;
+use crate::engine::waiters::ring_due;
 use crate::engine::{Engine, EngineError, Limits, Options, Report, Unavailable, Unit};
 use crate::journal;
 use crate::model::body::Content;
 use crate::model::command::{Command, List, Verb};
 use crate::model::key::RecordKey;
-use crate::model::outcome::{Outcome, Shown};
+use crate::model::outcome::{Outcome, Shown, Verdict};
 use crate::model::record::{Lsn, Record, State, Token};
 use crate::model::time::{Span, Timestamp};
 use crate::store::{self, Store};
@@ -41,6 +42,8 @@ const DATA: &str = "data";
 const ID: [u8; 16] = *b"a simulated one.";
 const DISK: u64 = 8 << 20;
 const RESERVE: u64 = 256 << 10;
+/// So many may be held at once.
+const HELD: usize = 8;
 /// Turns in which whatever is asked has to be answered once nothing fails any more.
 const SETTLED: u32 = 20_000;
 
@@ -53,6 +56,9 @@ struct Task {
     future: Pin<Box<dyn Future<Output = Answers>>>,
     woken: Arc<Woken>,
     decided: bool,
+    /// How long it may be held, and what the machine's boot clock showed when it was asked.
+    wait: Span,
+    asked: u64,
 }
 
 struct Woken(AtomicBool);
@@ -98,6 +104,10 @@ pub(super) struct Stats {
     pub(super) swept: u64,
     pub(super) segments: u64,
     pub(super) holds: u64,
+    /// Claims that were held and got something else than `busy` in the end.
+    pub(super) waited: u64,
+    /// Claims that were held as long as they wanted.
+    pub(super) timed_out: u64,
 }
 
 impl Stats {
@@ -118,6 +128,8 @@ impl Stats {
             swept,
             segments,
             holds,
+            waited,
+            timed_out,
         } = other;
         self.starts += starts;
         self.power_cuts += power_cuts;
@@ -134,6 +146,8 @@ impl Stats {
         self.swept += swept;
         self.segments += segments;
         self.holds += holds;
+        self.waited += waited;
+        self.timed_out += timed_out;
     }
 }
 
@@ -148,6 +162,8 @@ pub(super) struct World {
     tickets: u64,
     timers: tokio::runtime::Runtime,
     without: Without,
+    /// Nobody is held any more.
+    closing: bool,
     /// The store thread is much quicker than everybody else.
     hurried: bool,
     /// What is told meanwhile, where somebody wants to know.
@@ -173,6 +189,7 @@ impl World {
             tickets: 0,
             timers,
             without: Without::default(),
+            closing: false,
             hurried: false,
             heard: None,
             stats: Stats::default(),
@@ -359,6 +376,8 @@ impl World {
                 future: Box::pin(future),
                 woken: Arc::new(Woken(true.into())),
                 decided: false,
+                wait: Span::ZERO,
+                asked: 0,
             });
         }
         self.settle()?;
@@ -380,6 +399,7 @@ impl World {
         };
         let engine = running.engine.clone();
         let commands = unit.commands().to_vec();
+        let wait = wait_of(&unit);
         self.tickets += 1;
         self.stats.commands += commands.len() as u64;
         self.tasks.push(Task {
@@ -388,13 +408,27 @@ impl World {
             future: Box::pin(async move { engine.submit(vec![unit]).await }),
             woken: Arc::new(Woken(true.into())),
             decided: false,
+            wait,
+            asked: self.clock.shown().1,
         });
     }
 
-    /// What somebody asks next.
-    pub(super) fn ask(&mut self) {
+    /// What somebody asks next, if there are not so many already whose answer only takes its time.
+    pub(super) fn ask(&mut self, busy: usize) {
+        let waiting = self.tasks.iter().filter(|task| task.wait > Span::ZERO);
+        let waiting = waiting.count();
+        if self.tasks.len() - waiting >= busy {
+            return;
+        }
         let unit = self.clients.next(&mut self.dice);
-        self.submit(unit);
+        self.submit(if waiting < HELD { unit } else { at_once(unit) });
+    }
+
+    /// What the thread that keeps the time does.
+    fn ring(&mut self) {
+        if let Some(running) = &self.running {
+            let _ = ring_due(&running.engine.inner);
+        }
     }
 
     /// Lets one thing happen.
@@ -406,8 +440,8 @@ impl World {
                 2..5 => self.commit(),
                 5 => self.pass(Span::from_secs(5)),
                 6..13 => self.keep(),
-                _ if self.tasks.len() < busy => self.ask(),
-                _ => {}
+                13 => self.ring(),
+                _ => self.ask(busy),
             }
             return Ok(());
         }
@@ -415,7 +449,8 @@ impl World {
             0..7 => self.go_on()?,
             7..11 => self.commit(),
             11..13 => self.keep(),
-            13..15 if self.tasks.len() < busy => self.ask(),
+            13..15 => self.ask(busy),
+            15 if self.dice.one_in(3) => self.ring(),
             15 if self.dice.one_in(3) => self.move_clocks(),
             15 if self.dice.one_in(12) => self.desert()?,
             _ => self.go_on()?,
@@ -431,6 +466,7 @@ impl World {
             }
             self.go_on()?;
             self.commit();
+            self.ring();
             if turn % 50 == 49 {
                 self.keep();
             }
@@ -499,6 +535,7 @@ impl World {
             return Ok(());
         };
         let task = self.tasks.remove(at);
+        self.in_time(&task, &answers)?;
         let full = answers.iter().any(|a| matches!(a, Err(Unavailable::Full)));
         self.stats.full += u64::from(full);
         let told = task.commands.iter().zip(&answers);
@@ -512,6 +549,27 @@ impl World {
             }
         }
         self.audit.answered(task.ticket, &task.commands, answers)
+    }
+
+    /// Whoever is held is told `busy` or `backoff` when his time is over, not before.
+    fn in_time(&mut self, task: &Task, answers: &Answers) -> Result<(), Broken> {
+        let [Ok(outcome)] = &answers[..] else {
+            return Ok(());
+        };
+        if task.wait == Span::ZERO {
+            return Ok(());
+        }
+        let passed = self.clock.shown().1 - task.asked;
+        let held = matches!(outcome.verdict, Verdict::Busy | Verdict::Backoff);
+        if held && passed < task.wait.as_millis() && !self.closing {
+            return Err(format!(
+                "{:?} was to be held for {}, and not for {passed} ms: {outcome:?}",
+                task.commands, task.wait
+            ));
+        }
+        self.stats.timed_out += u64::from(held);
+        self.stats.waited += u64::from(!held && passed > 0);
+        Ok(())
     }
 
     pub(super) fn commit(&mut self) {
@@ -615,7 +673,8 @@ impl World {
 
     /// Somebody asks, and everything else waits for the answer: what it says.
     pub(super) fn tell(&mut self, dice: &mut Dice) -> Result<Vec<String>, Broken> {
-        let unit = self.clients.next(dice);
+        // How long a wait takes depends on who else runs.
+        let unit = at_once(self.clients.next(dice));
         self.submit(unit);
         self.heard = Some(Vec::new());
         self.settle()?;
@@ -688,6 +747,15 @@ impl World {
     pub(super) fn close(&mut self) -> Result<(), Broken> {
         self.stats.closes += 1;
         self.hurried = false;
+        if self.dice.one_in(2)
+            && let Some(running) = &self.running
+        {
+            // As a server does: whoever is held has an answer before the engine stops.
+            running.engine.stop_waiting();
+            self.closing = true;
+            self.settle()?;
+            self.closing = false;
+        }
         if let Some(running) = &self.running {
             running.engine.inner.stop();
         }
@@ -783,6 +851,7 @@ impl World {
                 self.go_on()?;
                 self.commit();
                 self.keep();
+                self.ring();
             }
         }
         if let Some(error) = self.failure()

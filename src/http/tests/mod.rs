@@ -4,6 +4,7 @@ mod batch;
 mod bodies;
 mod credentials;
 mod keys;
+mod manual;
 mod namespaces;
 mod outcomes;
 mod requests;
@@ -109,7 +110,7 @@ fn request(
 }
 
 impl Reply {
-    async fn of(response: hyper::Response<Full<Bytes>>) -> Reply {
+    async fn of(response: hyper::Response<super::stream::Reply>) -> Reply {
         let (parts, body) = response.into_parts();
         Reply {
             status: parts.status.as_u16(),

@@ -258,6 +258,7 @@ async fn what_the_store_cannot_do_now_says_when_to_ask_again() {
     let table = [
         (Unavailable::Full, 507, "full", "10"),
         (Unavailable::Overloaded, 503, "unavailable", "1"),
+        (Unavailable::Waiters, 503, "unavailable", "1"),
         (Unavailable::Stopping, 503, "unavailable", "1"),
         (Unavailable::TooLarge, 413, "too_large", ""),
     ];
