@@ -129,6 +129,7 @@ where
             })
         }
         Action::Backup => {
+            credentials::check_reaches_all(&request.caller)?;
             request.body(body).await?;
             if parts.method == Method::HEAD {
                 return Ok(Answer::stream(None));
