@@ -25,6 +25,11 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// That key in that namespace.
+    pub(super) fn new(key: OsString, ns: String) -> Key {
+        Key { key, ns }
+    }
+
     /// The record's path, with `verb` behind it.
     ///
     /// # Errors

@@ -12,16 +12,23 @@ use super::{Exit, Failure};
 /// # Errors
 /// There was no answer, or it could not be printed.
 pub(super) fn answer(server: &Server, request: &Request) -> Result<Exit, Failure> {
-    let answer = server.send(request)?;
+    say(server, &server.send(request)?)
+}
+
+/// Prints an answer and tells the exit code.
+///
+/// # Errors
+/// It could not be printed.
+pub(super) fn say(server: &Server, answer: &Answer) -> Result<Exit, Failure> {
     let text = if server.json {
         let mut body = answer.body.clone();
         body.push(b'\n');
         body
     } else {
-        text(&answer).into_bytes()
+        text(answer).into_bytes()
     };
     print(&text)?;
-    Ok(exit(&answer))
+    Ok(exit(answer))
 }
 
 /// Prints to standard output.

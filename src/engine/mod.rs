@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
+mod bulk;
 mod checkpoint;
 pub mod clock;
 mod commit;
@@ -42,6 +43,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
+pub use self::bulk::Replays;
 use self::clock::Source;
 use self::core::{Asked, Core, Fetched, Phase};
 use self::cost::Cost;

@@ -72,6 +72,8 @@ pub enum Action {
     Namespace,
     /// Sets its policy.
     PutNamespace,
+    /// Replays its records by a filter.
+    ReplayPage,
     /// The process runs.
     Healthz,
     /// Requests are answered.
@@ -197,6 +199,26 @@ const LIST: &[Param] = &[
         "limit",
         Kind::Number(1, MAX_LIST as u64),
         "Records on a page; 100 if not given.",
+    ),
+];
+
+const REPLAY_PAGE: &[Param] = &[
+    required(
+        "state",
+        Kind::State,
+        "Only records that show in this state: dead, in_doubt, retry, or done with force.",
+    ),
+    param("prefix", Kind::Bytes, "Only keys that begin so."),
+    FORCE_REPLAY,
+    param(
+        "cursor",
+        Kind::Cursor,
+        "Where to go on: `next` of the page before.",
+    ),
+    param(
+        "limit",
+        Kind::Number(1, MAX_LIST as u64),
+        "Records of a page; 100 if not given.",
     ),
 ];
 
@@ -413,6 +435,20 @@ pub static ROUTES: &[Route] = &[
         body: BodyUse::Policy,
         right: Right::Admin,
         summary: "Replaces the policy whole: what is absent is the default.",
+    },
+    Route {
+        method: Method::POST,
+        path: &[
+            Segment::Fixed("v1"),
+            Segment::Fixed("namespaces"),
+            Segment::Namespace,
+            Segment::Fixed("replay"),
+        ],
+        action: Action::ReplayPage,
+        params: REPLAY_PAGE,
+        body: BodyUse::None,
+        right: Right::Operate,
+        summary: "Another round for each record of a page; a page sent again does no harm.",
     },
     Route {
         method: Method::GET,

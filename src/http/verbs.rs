@@ -20,7 +20,7 @@ use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
 use crate::model::key::{RecordKey, check_namespace};
 use crate::model::outcome::{Outcome, Verdict};
-use crate::model::record::{KeptResult, OnLeaseEnd};
+use crate::model::record::{KeptResult, OnLeaseEnd, State};
 use crate::model::time::Span;
 
 /// Records on a page where the request does not say.
@@ -91,6 +91,7 @@ where
             face.engine.set_policy(&name, policy, None).await?;
             request.answer_namespace(&name, link).await
         }
+        Action::ReplayPage => request.replay_page(body, link).await,
         _ => request.about_a_record(body, link).await,
     }
 }
@@ -152,6 +153,31 @@ impl Asked<'_> {
         let states = engine.states(name).await?;
         let namespace = engine.namespace(name).await?;
         Ok(Answer::json(json::namespace(&namespace, &states)))
+    }
+
+    async fn replay_page<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let (list, force) = (self.list()?, self.params.flag("force"));
+        match list.state {
+            Some(State::Done) if !force => {
+                return Err(Refusal::bad_input(
+                    "records that are done are replayed only with force=true",
+                ));
+            }
+            Some(State::Pending) => {
+                return Err(Refusal::bad_input(
+                    "a pending record is in somebody's hands, or a claim gets it anyway; state is dead, in_doubt, retry or done",
+                ));
+            }
+            _ => {}
+        }
+        self.body(body).await?;
+        link.set(Stage::Deciding);
+        let namespace = list.namespace.clone();
+        let replays = self.face.engine.replay_page(list, force, None).await?;
+        Ok(Answer::json(json::replays(&namespace, &replays)))
     }
 
     async fn batch<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
@@ -327,6 +353,7 @@ impl Asked<'_> {
             | Action::Namespaces
             | Action::Namespace
             | Action::PutNamespace
+            | Action::ReplayPage
             | Action::Healthz
             | Action::Readyz => Verb::Get,
         })

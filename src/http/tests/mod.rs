@@ -2,6 +2,7 @@
 
 mod batch;
 mod bodies;
+mod bulk;
 mod keys;
 mod namespaces;
 mod outcomes;
