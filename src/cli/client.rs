@@ -2,18 +2,23 @@
 //! `Content-Length`, or ends with the connection.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::{Exit, Failure};
 
+/// Where a secret is looked for that no file holds. Not `ONCED_TOKEN`: that is a fencing token.
+const SECRET: &str = "ONCED_SECRET";
 /// The longest answer that is read: a page of a listing, or a result at its limit.
 const MAX_ANSWER: u64 = 256 << 20;
 /// How long an answer may take to begin, besides what the request itself waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest head of an answer whose body is handed on, with what comes along of that.
+const LONGEST_HEAD: usize = 256 << 10;
 
 /// Where the server is, and how to show its answer.
 #[derive(Args, Debug)]
@@ -27,13 +32,17 @@ pub(super) struct Server {
     )]
     url: String,
 
+    /// A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET
+    #[arg(long, env = "ONCED_SECRET_FILE", value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+
     /// Print the body of the answer as it is
     #[arg(long)]
     pub(super) json: bool,
 }
 
 /// A request: `query` is written in its order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) method: &'static str,
     pub(super) path: String,
@@ -60,8 +69,9 @@ impl Server {
     /// [`Exit::Usage`] for a URL that is none, [`Exit::Unavailable`] where the server cannot be reached or
     /// does not answer.
     pub(super) fn send(&self, request: &Request) -> Result<Answer, Failure> {
+        let secret = self.secret()?;
         let (mut stream, host) = self.connect(PATIENCE.saturating_add(request.wait))?;
-        let exchanged = exchange(&mut *stream, host, request);
+        let exchanged = exchange(&mut *stream, host, secret.as_deref(), request);
         exchanged.map_err(|error| {
             let next = "whether it was decided is not known; ask again, with the same claim id for a claim";
             let timed_out = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
@@ -73,6 +83,83 @@ impl Server {
             let attempt = format!("no answer from {}", self.url);
             Failure::new(Exit::Unavailable, attempt, cause, next)
         })
+    }
+
+    /// The secret of this client, if it has one. The file goes first.
+    fn secret(&self) -> Result<Option<String>, Failure> {
+        let (said, source) = match &self.secret_file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    let attempt = format!("cannot read the secret in {}", path.display());
+                    let next = "make it readable for this user, or name another with --secret-file";
+                    Failure::new(Exit::Usage, attempt, error, next)
+                })?;
+                (text, path.display().to_string())
+            }
+            None => match std::env::var(SECRET) {
+                Ok(text) => (text, SECRET.to_owned()),
+                Err(std::env::VarError::NotPresent) => return Ok(None),
+                Err(std::env::VarError::NotUnicode(_)) => (String::new(), SECRET.to_owned()),
+            },
+        };
+        let secret = said.trim();
+        if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format_args!("cannot use the secret of {source}"),
+                "a secret is one line of visible ASCII characters",
+                "give it as `onced token new` printed it",
+            ));
+        }
+        Ok(Some(secret.to_owned()))
+    }
+
+    /// Sends the request and hands the body of a good answer on as it comes, to its end: whether that is all of it,
+    /// the body itself has to say. Any other answer is handed back.
+    ///
+    /// # Errors
+    /// As [`Server::send`], and what `sink` says.
+    pub(super) fn download(
+        &self,
+        request: &Request,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<Option<Answer>, Failure> {
+        let secret = self.secret()?;
+        let (mut stream, host) = self.connect(PATIENCE)?;
+        let broken = |error: io::Error| {
+            let attempt = format!("the answer from {} broke off", self.url);
+            Failure::new(
+                Exit::Unavailable,
+                attempt,
+                error,
+                "look at its log, and try again",
+            )
+        };
+        // In the older version a body of unknown length is the bytes themselves.
+        let head = head(host, secret.as_deref(), request).replacen("HTTP/1.1", "HTTP/1.0", 1);
+        stream.write_all(head.as_bytes()).map_err(broken)?;
+        let mut buffer = vec![0; 64 << 10];
+        let mut begun = Vec::new();
+        while parse(&begun).is_none() {
+            let read = stream.read(&mut buffer).map_err(broken)?;
+            begun.extend_from_slice(buffer.get(..read).unwrap_or_default());
+            if read == 0 || begun.len() > LONGEST_HEAD {
+                return Err(broken(ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        let first = parse(&begun).ok_or_else(|| broken(ErrorKind::InvalidData.into()))?;
+        if first.status != 200 {
+            return Ok(Some(first));
+        }
+        sink(&first.body)?;
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(read) => sink(buffer.get(..read).unwrap_or_default())?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
     }
 
     fn connect(&self, patience: Duration) -> Result<(Box<dyn Stream>, &str), Failure> {
@@ -106,6 +193,16 @@ impl Server {
             .is_none_or(|(_, port)| port.contains(']'));
         let stream = if bare {
             TcpStream::connect(format!("{host}:80"))
+        } else if let Some(port) = host
+            .strip_prefix("localhost:")
+            .and_then(|port| port.parse().ok())
+        {
+            // Loopback by its definition (RFC 6761), also where nothing is there to look names up.
+            let loopback = [
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ];
+            TcpStream::connect(&loopback.map(|address| SocketAddr::new(address, port))[..])
         } else {
             TcpStream::connect(host)
         };
@@ -121,8 +218,13 @@ impl Server {
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-fn exchange(stream: &mut dyn Stream, host: &str, request: &Request) -> io::Result<Answer> {
-    let mut bytes = head(host, request).into_bytes();
+fn exchange(
+    stream: &mut dyn Stream,
+    host: &str,
+    secret: Option<&str>,
+    request: &Request,
+) -> io::Result<Answer> {
+    let mut bytes = head(host, secret, request).into_bytes();
     bytes.extend_from_slice(&request.body);
     // A server that refuses early may close before it has read everything; its answer still counts.
     let sent = stream.write_all(&bytes);
@@ -141,7 +243,7 @@ fn exchange(stream: &mut dyn Stream, host: &str, request: &Request) -> io::Resul
     }
 }
 
-fn head(host: &str, request: &Request) -> String {
+fn head(host: &str, secret: Option<&str>, request: &Request) -> String {
     let mut head = format!("{} {}", request.method, request.path);
     for (index, (name, value)) in request.query.iter().enumerate() {
         head.push(if index == 0 { '?' } else { '&' });
@@ -152,6 +254,11 @@ fn head(host: &str, request: &Request) -> String {
     head.push_str(" HTTP/1.1\r\nhost: ");
     head.push_str(host);
     head.push_str("\r\nconnection: close\r\n");
+    if let Some(secret) = secret {
+        head.push_str("authorization: Bearer ");
+        head.push_str(secret);
+        head.push_str("\r\n");
+    }
     if let Some(content_type) = &request.content_type {
         head.push_str("content-type: ");
         head.push_str(content_type);

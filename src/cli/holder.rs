@@ -25,7 +25,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// That key in that namespace.
+    /// A record, where the key is no argument of its own.
     pub(super) fn new(key: OsString, ns: String) -> Key {
         Key { key, ns }
     }

@@ -2,24 +2,35 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
-//! * [`check`], [`compact`]: the tools for a data directory that no server has.
+//! * [`run`]: a command, once per key.
+//! * [`check`], [`compact`], [`restore`]: the tools for a data directory that no server has.
+//! * [`backup`]: of one that a server has.
+//! * [`config`]: what is in force; [`token`]: secrets for it.
+//! * [`manual`]; [`generated`]: man pages and completions, from the same definition as the verbs.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
+mod backup;
 mod check;
 mod claim;
 mod client;
 mod compact;
+mod config;
+mod generated;
 mod holder;
+mod manual;
 mod operate;
 mod read;
+mod restore;
+mod run;
 mod serve;
 mod show;
+mod token;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::error::{Exit, Failure};
 
@@ -44,15 +55,29 @@ enum Verb {
     List(read::List),
     Replay(operate::Replay),
     Forget(operate::Forget),
+    Run(Box<run::Run>),
     Check(check::Check),
     Compact(compact::Compact),
+    Config(config::Config),
+    Token(token::Token),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Manual(manual::Manual),
+    Man(generated::Man),
+    Completions(generated::Completions),
 }
 
 /// Does what the command line says.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    if let Some(code) = run::stage::named() {
+        return code;
+    }
+    // Beside what was said, how it was.
+    let parsed = Cli::command().try_get_matches();
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
     let done = match cli.verb {
@@ -69,7 +94,20 @@ pub fn main() -> ExitCode {
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Compact(verb) => verb.run(),
+        Verb::Config(verb) => verb.run(&matches),
+        Verb::Token(verb) => verb.run(),
+        Verb::Backup(verb) => verb.run(),
+        Verb::Restore(verb) => verb.run(),
+        Verb::Manual(verb) => verb.run(),
+        Verb::Man(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
+        // Its exit code may be the command's.
+        Verb::Run(verb) => return ended(verb.run()),
     };
+    ended(done)
+}
+
+fn ended(done: Result<impl Into<ExitCode>, Failure>) -> ExitCode {
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => {

@@ -153,7 +153,7 @@ impl Pages<'_> {
         let body = sum.to_string().into_bytes();
         let outcome = Some("ok".to_owned());
         let (status, server) = (200, self.server);
-        let exit = show::say(
+        let exit = show::shown(
             server,
             &Answer {
                 status,
@@ -163,7 +163,7 @@ impl Pages<'_> {
         )?;
         match (lost, refusal) {
             (Some(failure), _) => Err(failure),
-            (None, Some(refusal)) => show::say(server, &refusal),
+            (None, Some(refusal)) => show::shown(server, &refusal),
             (None, None) => Ok(exit),
         }
     }

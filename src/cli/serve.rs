@@ -1,12 +1,13 @@
 //! `onced serve`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
 use super::{Exit, Failure};
 use crate::config::{self, Settings};
-use crate::server;
+use crate::server::{self, reload::Source};
 
 /// Serve HTTP and the Redis protocol
 #[derive(Args, Debug)]
@@ -21,8 +22,9 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let config = config::resolve(self.settings, self.config.as_deref())?;
-        server::run(&config)?;
+        let source: Source =
+            Arc::new(move || config::resolve(self.settings.clone(), self.config.as_deref()));
+        server::run(&source)?;
         Ok(Exit::Success)
     }
 }

@@ -12,14 +12,14 @@ use super::{Exit, Failure};
 /// # Errors
 /// There was no answer, or it could not be printed.
 pub(super) fn answer(server: &Server, request: &Request) -> Result<Exit, Failure> {
-    say(server, &server.send(request)?)
+    shown(server, &server.send(request)?)
 }
 
 /// Prints an answer and tells the exit code.
 ///
 /// # Errors
 /// It could not be printed.
-pub(super) fn say(server: &Server, answer: &Answer) -> Result<Exit, Failure> {
+pub(super) fn shown(server: &Server, answer: &Answer) -> Result<Exit, Failure> {
     let text = if server.json {
         let mut body = answer.body.clone();
         body.push(b'\n');
@@ -42,6 +42,21 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), Failure> {
         let next = "ask again with `onced get`";
         Failure::new(Exit::Failure, "cannot print the answer", error, next)
     })
+}
+
+/// Prints a text that may be longer than a screen. Whoever stops reading (`| head`) has read enough.
+///
+/// # Errors
+/// It cannot be written, for another reason.
+pub(super) fn page(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let next = "say where to with > FILE";
+            Err(Failure::new(Exit::Failure, "cannot print", error, next))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The exit code of an answer.

@@ -2,14 +2,17 @@
 //!
 //! * [`settings`]: the one table of settings; flags, environment names and file keys all come from it.
 //! * [`file`]: the TOML file, and errors that name line and nearest key.
-//! * [`policy`]: a namespace's policy in it.
+//! * [`policy`]: a namespace's policy in it; [`token`]: its credentials.
 //! * [`value`]: the texts that values are written in.
+//! * [`shown`]: what is in force, and who said so.
 //!
 //! [`Settings`] is what was said, [`Config`] what is meant by it.
 
 pub mod file;
 pub mod policy;
 pub mod settings;
+pub mod shown;
+pub mod token;
 pub mod value;
 
 use std::collections::BTreeMap;
@@ -20,6 +23,7 @@ use std::time::Duration;
 pub use self::settings::Settings;
 pub use self::value::Address;
 use crate::error::{Exit, Failure};
+use crate::model::access::Access;
 use crate::model::policy::Policy;
 use crate::model::time::Span;
 use crate::resp::NxWithoutExpiry;
@@ -47,7 +51,7 @@ pub struct Config {
     pub redis: Vec<Address>,
     /// A Unix socket that serves HTTP too.
     pub unix: Option<PathBuf>,
-    /// Addresses beyond loopback are wanted, although whoever reaches them may do everything.
+    /// Addresses beyond loopback are wanted also without tokens, although whoever reaches them may do everything.
     pub trust_network: bool,
     /// Host names that HTTP clients may use beside the loopback ones.
     pub hosts: Vec<String>,
@@ -61,6 +65,8 @@ pub struct Config {
     pub allow_flush: bool,
     /// SPEC 10.
     pub limits: Limits,
+    /// Who may do what.
+    pub access: Access,
     /// Policies by namespace.
     pub policies: BTreeMap<String, Policy>,
     /// Names in the environment that look like settings and are none: worth a warning. Not an error, as with
@@ -115,10 +121,8 @@ impl Default for Limits {
 /// # Errors
 /// [`Exit::Configuration`]: a file that cannot be read or understood, or values that do not go together.
 pub fn resolve(said: Settings, config: Option<&Path>) -> Result<Config, Failure> {
-    let default = Path::new(DEFAULT_FILE);
-    let file = match config {
+    let file = match file_in_use(config) {
         Some(path) => file::read(path)?,
-        None if default.exists() => file::read(default)?,
         None => Settings::default(),
     };
     let environment = |name: &str| std::env::var_os(name);
@@ -127,6 +131,13 @@ pub fn resolve(said: Settings, config: Option<&Path>) -> Result<Config, Failure>
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let config = settle(said.over(file), environment, cores)?;
     Ok(Config { unknown, ..config })
+}
+
+/// The file that is read: the one that is given, else the default one if it is there.
+#[must_use]
+pub fn file_in_use(config: Option<&Path>) -> Option<&Path> {
+    let default = Path::new(DEFAULT_FILE);
+    config.or_else(|| default.exists().then_some(default))
 }
 
 /// Puts the defaults under what was said, and checks what has to go together.
@@ -164,6 +175,7 @@ fn settle(
             .map_or_else(Default::default, |said| said.0),
         allow_flush: said.redis.allow_flush.unwrap_or(false),
         limits,
+        access: token::access(said.token)?,
         policies: (said.namespace.into_iter())
             .map(|(name, said)| (name.0, said.policy()))
             .collect(),
@@ -208,14 +220,23 @@ fn listened(name: &str, said: Option<Vec<Address>>, port: u16) -> Result<Vec<Add
 fn check_reach(config: &Config) -> Result<(), Failure> {
     let mut all = config.http.iter().chain(&config.redis);
     match all.find(|address| !address.is_loopback()) {
-        Some(address) if !config.trust_network => Err(Failure::new(
-            Exit::Configuration,
-            format_args!("cannot listen on {address}"),
-            "it can be reached from other machines, and whoever reaches it may do everything",
-            "listen on localhost, or give --trust-network if a firewall stands before it",
-        )),
+        Some(address) if !config.trust_network && !config.access.is_required() => {
+            Err(open_to_others(address))
+        }
         _ => Ok(()),
     }
+}
+
+/// The refusal of an address that other machines reach where no secret is asked for.
+#[must_use]
+pub fn open_to_others(address: &dyn std::fmt::Display) -> Failure {
+    Failure::new(
+        Exit::Configuration,
+        format_args!("cannot listen on {address}"),
+        "it can be reached from other machines, and whoever reaches it may do everything",
+        "add a [[token]] (`onced token new` makes one), listen on localhost, or give --trust-network if a firewall stands \
+         before it",
+    )
 }
 
 fn check(limits: &Limits) -> Result<(), Failure> {
@@ -278,6 +299,11 @@ fn data_dir(
         unknown(&"none is given, and STATE_DIRECTORY, XDG_STATE_HOME and HOME are not set")
     })?;
     std::path::absolute(chosen).map_err(|cause| unknown(&cause))
+}
+
+fn wrong_token(name: &str, cause: &str, next: &str) -> Failure {
+    let attempt = format!("cannot use [[token]] {name}");
+    Failure::new(Exit::Configuration, attempt, cause, next)
 }
 
 fn wrong(

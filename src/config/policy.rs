@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::value::{Positive, from_text};
+use super::value::{Positive, read_from_text};
 use crate::model::key::{KeyError, check_namespace};
 use crate::model::policy::{
     FingerprintKind, Policy, check_attempts, check_delay, check_lease, check_retention,
@@ -140,16 +140,6 @@ named!(
     OnLeaseEnd: "write \"retry\" or \"hold\"",
     FingerprintKind: "write \"raw\" or \"json\""
 );
-
-macro_rules! read_from_text {
-    ($($name:ty),*) => {$(
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
-                from_text(deserializer)
-            }
-        }
-    )*};
-}
 
 read_from_text!(
     NamespaceName,

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::file::nearest_of;
 use super::policy::{NamespaceName, PolicySettings};
+use super::token::TokenSettings;
 use super::value::{Address, Positive, Size, WithoutExpiry};
 
 /// What one source said.
@@ -22,7 +23,7 @@ pub struct Settings {
     #[arg(long, env = "ONCED_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Allow addresses that other machines reach; whoever reaches them may do everything
+    /// Allow addresses that other machines reach without tokens; whoever reaches them may do everything
     #[arg(long, env = "ONCED_TRUST_NETWORK", value_name = "BOOL",
           num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = BoolishValueParser::new())]
@@ -51,6 +52,10 @@ pub struct Settings {
     /// Policies; of the file alone.
     #[arg(skip)]
     pub namespace: BTreeMap<NamespaceName, PolicySettings>,
+
+    /// Credentials; of the file alone.
+    #[arg(skip)]
+    pub token: Vec<TokenSettings>,
 }
 
 /// Section `[http]`.
@@ -180,6 +185,11 @@ impl Settings {
             } else {
                 self.namespace
             },
+            token: if self.token.is_empty() {
+                lower.token
+            } else {
+                self.token
+            },
         }
     }
 }
@@ -202,9 +212,11 @@ impl Limits {
 }
 
 /// Names that are for client verbs and for what `onced run` starts.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 7] = [
     "ONCED_CONFIG",
     "ONCED_URL",
+    "ONCED_SECRET",
+    "ONCED_SECRET_FILE",
     "ONCED_TOKEN",
     "ONCED_ATTEMPT",
     "ONCED_KEY",

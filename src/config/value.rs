@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserializer, de};
 
 use crate::model::time::Span;
 use crate::resp::NxWithoutExpiry;
@@ -149,13 +149,15 @@ where
 
 macro_rules! read_from_text {
     ($($name:ty),*) => {$(
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
-                from_text(deserializer)
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                $crate::config::value::from_text(deserializer)
             }
         }
     )*};
 }
+
+pub(super) use read_from_text;
 
 read_from_text!(Address, Size, Positive, WithoutExpiry);
 

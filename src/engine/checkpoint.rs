@@ -166,13 +166,15 @@ impl Keeper {
         let mut core = inner.core.lock();
         let much = core.recent.active_bytes() >= inner.limits.freeze_at;
         let lacking = core.full || inner.room.spares() == 0;
+        let asked = core.wanted_in_store > core.in_store;
         let due = much
             || stopping
             || lacking
+            || asked
             || self.since_checkpoint.elapsed() >= every(CHECKPOINT_TICKS);
         // Decisions that changed nothing take up segments as well, and a clean end leaves nothing to redo.
         let behind = core.next_lsn.0.saturating_sub(1) > self.store.checkpoint_lsn().0;
-        if due && (!core.recent.is_empty() || ((lacking || stopping) && behind)) {
+        if due && (!core.recent.is_empty() || ((lacking || stopping || asked) && behind)) {
             self.since_checkpoint = self.pace.start();
             let frozen = core.freeze();
             let lsn = frozen.lsn;
@@ -309,8 +311,10 @@ impl Keeper {
         }
         let dropped = core.thaw(stored);
         core.frozen_at = frozen.at;
+        core.in_store = frozen.lsn;
         drop(core);
         inner.room_made.notify_waiters();
+        inner.stored.notify_waiters();
         let lsn = frozen.lsn;
         drop(dropped);
         reuse(inner, frozen);
@@ -426,7 +430,8 @@ fn wait(inner: &Inner, pause: Next) {
     let (core, tick) = (&mut inner.core.lock(), inner.limits.tick);
     match pause {
         Next::Idle => {
-            let idle = core.recent.active_bytes() < inner.limits.freeze_at && !core.wants_room;
+            let asked = core.wants_room || core.wanted_in_store > core.in_store;
+            let idle = core.recent.active_bytes() < inner.limits.freeze_at && !asked;
             if core.phase == Phase::Running && idle {
                 let _ = inner.wake_store.wait_for(core, tick);
             }

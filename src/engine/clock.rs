@@ -145,6 +145,22 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The wall clock in microseconds since the Unix epoch: what a restore raises tokens to (SPEC 9).
+    #[must_use]
+    pub fn wall_micros(&self) -> u64 {
+        match self {
+            Source::System { .. } => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+                let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+                let micros = u64::try_from(now.tv_nsec).unwrap_or(0) / 1000;
+                seconds.saturating_mul(1_000_000).saturating_add(micros)
+            }
+            Source::Manual(clock) => clock.wall.load(Ordering::SeqCst).saturating_mul(1000),
+        }
+    }
+}
+
 /// Both lines, and the reading they belong to: what is kept with every frame of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {

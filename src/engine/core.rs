@@ -4,7 +4,7 @@
 //! that it is not there. What was read holds only as long as no checkpoint has dropped the map that hid it,
 //! so it carries the number of checkpoints it was read under.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::clock::Clock;
@@ -57,6 +57,9 @@ pub(super) struct Core {
     pub(super) checkpoints: u64,
     /// Readers that were overtaken twice: the frozen map stays until they have decided.
     pub(super) holds: u32,
+    /// The store has everything up to here, and somebody waits until it has everything up to there.
+    pub(super) in_store: Lsn,
+    pub(super) wanted_in_store: Lsn,
     /// When the map was frozen that the store got last: no later sweep may go beyond it.
     pub(super) frozen_at: Timestamp,
     /// Namespaces that came into being, policies or records; forgotten at a restart if they have neither.
@@ -77,15 +80,19 @@ pub(super) struct Core {
 /// Policies by namespace, over the built-in default.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    pub(super) by_namespace: BTreeMap<String, Policy>,
+    /// Those that were put.
+    pub(super) put: BTreeMap<String, Policy>,
+    /// Those of the configuration: they go before.
+    pub(super) configured: BTreeMap<String, Policy>,
     pub(super) standard: Policy,
-    /// Those that the configuration speaks for.
-    pub(super) configured: BTreeSet<String>,
 }
 
 impl Policies {
     pub(super) fn get(&self, namespace: &str) -> &Policy {
-        self.by_namespace.get(namespace).unwrap_or(&self.standard)
+        self.configured
+            .get(namespace)
+            .or_else(|| self.put.get(namespace))
+            .unwrap_or(&self.standard)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Unit;
 use crate::model::command::{Command, Mode, StringVerb, Verb};
+use crate::model::record::HISTORY;
 
 /// What a new record costs in memory or in the journal beside its key, names and bodies, generously.
 const OVERHEAD: usize = 1024;
@@ -21,6 +22,15 @@ impl Unit {
     pub fn commands(&self) -> &[Command] {
         match self {
             Unit::One(command) => std::slice::from_ref(command),
+            Unit::All(commands) => commands,
+        }
+    }
+
+    /// The same, to say whose they are.
+    #[must_use]
+    pub fn commands_mut(&mut self) -> &mut [Command] {
+        match self {
+            Unit::One(command) => std::slice::from_mut(command),
             Unit::All(commands) => commands,
         }
     }
@@ -61,7 +71,9 @@ pub(super) fn cost(command: &Command) -> usize {
         Verb::String(StringVerb::Set(set)) => set.value.len(),
         _ => 0,
     };
-    OVERHEAD + command.key.joined().len() * 2 + bodies
+    // Each of the record's facts may say it, and the entry itself.
+    let by = command.by.as_ref().map_or(0, |by| by.len()) * (HISTORY + 1);
+    OVERHEAD + command.key.joined().len() * 2 + bodies + by
 }
 
 /// Whether the bodies' bytes belong into the answer.

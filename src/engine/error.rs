@@ -40,6 +40,11 @@ pub enum EngineError {
         /// The file that says so.
         path: PathBuf,
     },
+    /// A restore into the directory did not come to its end.
+    Unfinished {
+        /// The file that says so.
+        path: PathBuf,
+    },
     /// An entry of the journal cannot be read although its frame is sound.
     Entry {
         /// Its place.
@@ -85,6 +90,7 @@ impl EngineError {
             EngineError::Missing { .. }
             | EngineError::Marker { .. }
             | EngineError::Mixed { .. }
+            | EngineError::Unfinished { .. }
             | EngineError::Entry { .. } => true,
             EngineError::Directory { .. } | EngineError::Thread(_) | EngineError::Limits(_) => {
                 false
@@ -129,6 +135,12 @@ impl fmt::Display for EngineError {
                 f,
                 "{} belongs to another store than the rest of the data directory; put back what \
                  belongs together, or restore a backup",
+                path.display()
+            ),
+            EngineError::Unfinished { path } => write!(
+                f,
+                "a restore into this directory was cut short, as {} says: what it holds is not whole; run \
+                 `onced restore` again",
                 path.display()
             ),
             EngineError::Entry { lsn, reason } => write!(

@@ -128,6 +128,9 @@ impl Inspection {
                  above all that may have been granted",
                 self.repair.plan.kept().0
             ));
+            told.push(
+                "what is pending becomes in_doubt: its end may be among what is dropped".to_owned(),
+            );
         }
         if self.repair.fixes.iter().any(Fix::drops) {
             told.push("the work of records that are dropped may run again".to_owned());
@@ -152,6 +155,12 @@ impl Inspection {
 /// # Errors
 /// There is no store in it, another process has it open, or the system fails to read it. Damage is a finding.
 pub fn inspect(dir: &Path, options: &Options) -> Result<Inspection, EngineError> {
+    super::restore::refuse_unfinished(dir)?;
+    inspect_unfinished(dir, options)
+}
+
+/// The same, of a directory that nobody may start on yet.
+pub(super) fn inspect_unfinished(dir: &Path, options: &Options) -> Result<Inspection, EngineError> {
     let mut found = Inspection::default();
     let data = dir.join(DATA);
     let marker = inspect_marker(dir, &mut found)?;

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
+pub mod backup;
 mod bulk;
 mod checkpoint;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod program;
 mod recent;
 pub mod repair;
 mod reserve;
+pub mod restore;
 #[cfg(test)]
 mod sim;
 mod unchanged;
@@ -34,7 +36,8 @@ mod written;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -298,6 +301,12 @@ struct Inner {
     timekeeper: Condvar,
     /// Batches wait here for memory or a segment.
     room_made: Notify,
+    /// Backups wait here for the checkpoint that they begin with.
+    stored: Notify,
+    /// A backup is on its way.
+    backing_up: AtomicBool,
+    /// The folder of the store, and how many bytes its file system has to have free for a backup to go on.
+    space: OnceLock<(PathBuf, u64)>,
     failure: OnceLock<Arc<EngineError>>,
     failed: Notify,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -326,6 +335,9 @@ impl Inner {
             landed: Condvar::new(),
             timekeeper: Condvar::new(),
             room_made: Notify::new(),
+            stored: Notify::new(),
+            backing_up: AtomicBool::new(false),
+            space: OnceLock::new(),
             failure: OnceLock::new(),
             failed: Notify::new(),
             threads: Mutex::new(Vec::new()),

@@ -4,6 +4,8 @@
 //! come after it are decided by it. Where the configuration speaks for a namespace, its word comes last at
 //! every start, so that a policy put there is refused and not lost later.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 use super::core::Core;
@@ -179,6 +181,15 @@ impl Engine {
         }
     }
 
+    /// From here on the configuration has these policies, and no others. A namespace that it speaks for no longer goes
+    /// back to the policy that was put, or to the default. Claims that come later are decided by them.
+    pub fn configure(&self, policies: BTreeMap<String, Policy>) {
+        let mut core = self.inner.core.lock();
+        let names = policies.keys().map(|name| name.as_str().into());
+        core.namespaces.extend(names);
+        core.policies.configured = policies;
+    }
+
     /// Looks under the lock whether there is room for a policy, and puts it. `None`: there is no room yet.
     fn put_policy(
         &self,
@@ -191,10 +202,10 @@ impl Engine {
             journal: POLICY_COST,
         };
         let mut core = self.running()?;
-        if core.policies.configured.contains(namespace) {
+        if core.policies.configured.contains_key(namespace) {
             return Err(Unavailable::Configured);
         }
-        if core.policies.by_namespace.get(namespace) == Some(policy) {
+        if core.policies.put.get(namespace) == Some(policy) {
             return Ok(Some(core.wait_for_last()));
         }
         if core.full || core.exhausted {
@@ -219,9 +230,9 @@ impl Core {
         let now = self.clock.now().time;
         let rows = self.stored.of(name, now);
         let stored = rows.open.saturating_add(rows.done);
-        let origin = if self.policies.configured.contains(name) {
+        let origin = if self.policies.configured.contains_key(name) {
             Origin::Configuration
-        } else if self.policies.by_namespace.contains_key(name) {
+        } else if self.policies.put.contains_key(name) {
             Origin::Put
         } else {
             Origin::Default
@@ -271,7 +282,7 @@ impl Core {
         self.gather.push(lsn, [bytes.as_slice()]);
         self.next_lsn = Lsn(lsn.0.saturating_add(1));
         self.recent.put_policy(namespace, Some(policy.clone()));
-        self.policies.by_namespace.insert(namespace.into(), policy);
+        self.policies.put.insert(namespace.into(), policy);
         self.namespaces.insert(namespace.into());
         Ok(())
     }
@@ -405,6 +416,15 @@ mod tests {
         let found = engine.namespace("a").await.unwrap();
         let expected = (policy(9), Origin::Configuration);
         assert_eq!((found.policy, found.origin), expected);
+        // Changed while it runs; what was put is still there under it.
+        engine.configure([("b".to_owned(), policy(5))].into());
+        for (name, lease, origin) in [
+            ("a", policy(7), Origin::Put),
+            ("b", policy(5), Origin::Configuration),
+        ] {
+            let found = engine.namespace(name).await.unwrap();
+            assert_eq!((found.policy, found.origin), (lease, origin), "{name}");
+        }
         engine.close().unwrap();
         let (engine, _) = Engine::open(dir.path(), options()).unwrap();
         let found = engine.namespace("a").await.unwrap();

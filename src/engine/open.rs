@@ -45,7 +45,7 @@ pub(super) type StoreId = [u8; 16];
 const FIRST: Lsn = Lsn(1);
 pub(super) const MARKER: &str = "onced.id";
 pub(super) const DATA: &str = "data";
-const FRESH: &str = "data.new";
+pub(super) const FRESH: &str = "data.new";
 pub(super) const STORE: &str = "store.redb";
 pub(super) const JOURNAL: &str = "journal";
 
@@ -67,6 +67,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
     let limits = Limits::resolve(&options)?;
     let mut report = Report::default();
     let data = dir.join(DATA);
+    super::restore::refuse_unfinished(dir)?;
     let marker = read_marker(dir)?;
     if !exists(&data)? {
         if let Some(id) = marker {
@@ -104,7 +105,10 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<(Engine, Report), Eng
         reserve,
         pace: Pace::Machine,
     };
+    let reserve = options.reserve;
     let ready = recover(parts, options, limits, &mut report)?;
+    // Set here alone: a simulated disk has no file system to ask.
+    let _ = ready.inner.space.set((data, reserve));
     Ok((start(ready)?, report))
 }
 
@@ -153,13 +157,11 @@ pub(super) fn recover(
         &limits,
         report,
     )?;
-    let mut policies = Policies {
-        by_namespace: redone.policies,
+    let policies = Policies {
+        put: redone.policies,
+        configured: options.policies,
         standard: Policy::default(),
-        configured: options.policies.keys().cloned().collect(),
     };
-    // The configuration speaks last.
-    policies.by_namespace.extend(options.policies);
     let clock = Clock::new(options.clock, redone.position);
     let next_lsn = Lsn(redone.lsn.0.saturating_add(1));
     let begun = match recovery.into_writer(next_lsn, options.journal.clone()) {
@@ -188,13 +190,11 @@ pub(super) fn recover(
         checkpoint::warn_full();
     }
     let stored = reader.namespaces().into_iter();
-    let configured = policies
-        .by_namespace
-        .keys()
-        .map(|name| name.as_str().into());
+    let with_policy = policies.put.keys().chain(policies.configured.keys());
+    let with_policy = with_policy.map(|name| name.as_str().into());
     let recent = redone.recent.rows().filter_map(|row| row.name());
     let recent = recent.map(|key| key.namespace().into());
-    let namespaces = stored.chain(configured).chain(recent).collect();
+    let namespaces = stored.chain(with_policy).chain(recent).collect();
     let core = Core {
         clock,
         exhausted: redone.stuck,
@@ -209,6 +209,8 @@ pub(super) fn recover(
         stored: reader.counts(),
         checkpoints: 0,
         holds: 0,
+        in_store: store.checkpoint_lsn(),
+        wanted_in_store: Lsn(0),
         frozen_at: Timestamp::default(),
         namespaces,
         watches: Watches::default(),
@@ -495,7 +497,7 @@ pub(super) fn exists(path: &Path) -> Result<bool, EngineError> {
         .map_err(|source| directory("look for", path, source))
 }
 
-fn random_id(dir: &Path) -> Result<StoreId, EngineError> {
+pub(super) fn random_id(dir: &Path) -> Result<StoreId, EngineError> {
     let mut id = [0; 16];
     let source = Path::new("/dev/urandom");
     fs::File::open(source)
@@ -535,7 +537,7 @@ pub(super) fn write_marker(dir: &Path, id: &StoreId) -> Result<(), EngineError> 
     sync_dir(dir)
 }
 
-fn sync_dir(dir: &Path) -> Result<(), EngineError> {
+pub(super) fn sync_dir(dir: &Path) -> Result<(), EngineError> {
     fs::File::open(dir)
         .and_then(|file| file.sync_all())
         .map_err(|source| directory("sync", dir, source))
@@ -593,7 +595,7 @@ pub(super) fn mark_bytes(position: Position) -> Vec<u8> {
         .collect()
 }
 
-fn position_from_bytes(bytes: &[u8]) -> Option<Position> {
+pub(super) fn position_from_bytes(bytes: &[u8]) -> Option<Position> {
     let (numbers, boot_id) = bytes.split_at_checked(32)?;
     let (numbers, []) = numbers.as_chunks::<8>() else {
         return None;

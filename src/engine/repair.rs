@@ -20,12 +20,16 @@ use crate::model::body::{Body, Content};
 use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, Token};
+use crate::model::time::Timestamp;
 use crate::store::{
-    self, Change, Checkpoint, KeyHasher, Memtable, Opened, Part, Reader, Store, decode_entry,
+    self, Change, Checkpoint, KeyHasher, Memtable, Opened, Part, Reader, Scan, Store, Which,
+    decode_entry,
 };
 
 /// Bytes of kept entries after which a repair brings them to the store.
 const REDO_BYTES: usize = 16 << 20;
+/// Records that are looked at in one go.
+const PAGE: usize = 1000;
 
 /// Does what an inspection said. Killed at any moment it leaves a directory that is refused or sound, never one
 /// that has lost more; repair it again then.
@@ -80,14 +84,71 @@ fn bring_to_store(data: &Path, repair: &Repair, options: &Options) -> Result<(),
         Some(last) if redone.position.is_none_or(|known| last.time >= known.time) => Some(last),
         _ => redone.position,
     };
+    let (lsn, next_token) = (
+        plan.top().max(redone.lsn),
+        Token::new(next_token).unwrap_or(Token::MAX),
+    );
+    let mark = position.map(mark_bytes).unwrap_or(opened.mark.clone());
+    if plan.loses() {
+        let at = position.map_or(Timestamp::default(), |position| position.time);
+        doubt_pending(&mut store, &opened, at, |changes| Checkpoint {
+            lsn,
+            next_token,
+            mark: mark.clone(),
+            policies: Vec::new(),
+            changes: Arc::new(changes),
+        })?;
+    }
     store.checkpoint(Checkpoint {
-        lsn: plan.top().max(redone.lsn),
-        next_token: Token::new(next_token).unwrap_or(Token::MAX),
-        mark: position.map(mark_bytes).unwrap_or(opened.mark.clone()),
+        lsn,
+        next_token,
+        mark,
         policies: changed_policies(&opened, &redone),
         changes: Arc::new(Memtable::new(KeyHasher::new(&opened.store_id))),
     })?;
     Ok(store.close()?)
+}
+
+/// What became of work in hand may be among what is dropped: as in a restore, nobody gets it automatically, and no
+/// token of before is accepted.
+fn doubt_pending(
+    store: &mut Store,
+    opened: &Opened,
+    at: Timestamp,
+    checkpoint: impl Fn(Memtable) -> Checkpoint,
+) -> Result<(), EngineError> {
+    let reader = store.reader();
+    for namespace in reader.namespaces() {
+        let mut after: Option<RecordKey> = None;
+        loop {
+            let page = reader.scan(&Scan {
+                namespace: &namespace,
+                prefix: b"",
+                after: after.as_ref().map(RecordKey::key),
+                limit: PAGE,
+                which: Which::Open,
+            })?;
+            let mut changes = Memtable::new(KeyHasher::new(&opened.store_id));
+            after = page.records.last().map(|(key, _)| key.clone());
+            for (key, mut record) in page.records {
+                if record.doubt(at) {
+                    changes
+                        .put_record(opened.checkpoint, &key, Some(&record))
+                        .map_err(|error| EngineError::Entry {
+                            lsn: opened.checkpoint.0,
+                            reason: error.to_string(),
+                        })?;
+                }
+            }
+            if !changes.is_empty() {
+                store.checkpoint(checkpoint(changes))?;
+            }
+            if !page.more || after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn redo(

@@ -1,15 +1,18 @@
 //! The answer to a request, before it is a response: its headers are written in one place.
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Response, StatusCode};
 
+use super::credentials::CHALLENGE;
 use super::json;
 use super::problem::{Refusal, status};
+use super::stream::{Reply, Stream};
+use crate::engine::backup::Outflow;
 use crate::model::body::Body;
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Outcome, Verdict};
@@ -25,6 +28,8 @@ pub struct Answer {
     outcome: &'static str,
     media: Media,
     body: Bytes,
+    /// What comes in place of the body.
+    stream: Option<Outflow>,
     replayed: bool,
     /// Whole seconds.
     retry_after: Option<u64>,
@@ -40,7 +45,7 @@ enum Media {
     None,
     Json,
     Problem,
-    /// Bytes that somebody else gave us.
+    /// Bytes that somebody else gave us, or text that nobody runs.
     Foreign(HeaderValue),
 }
 
@@ -51,6 +56,7 @@ impl Answer {
             outcome,
             media,
             body,
+            stream: None,
             replayed: false,
             retry_after: None,
             allow: None,
@@ -63,6 +69,12 @@ impl Answer {
     #[must_use]
     pub fn json(body: impl Into<Bytes>) -> Answer {
         Answer::new(StatusCode::OK, "ok", Media::Json, body.into())
+    }
+
+    /// 200 with a text of our own, of that content type.
+    #[must_use]
+    pub fn text(body: impl Into<Bytes>, media: HeaderValue) -> Answer {
+        Answer::new(StatusCode::OK, "ok", Media::Foreign(media), body.into())
     }
 
     /// The methods of a path.
@@ -124,10 +136,20 @@ impl Answer {
         })
     }
 
+    /// Bytes that come as they are read; none where only the head is asked for.
+    #[must_use]
+    pub fn stream(stream: Option<Outflow>) -> Answer {
+        let media = Media::Foreign(from_static("application/octet-stream"));
+        Answer {
+            stream,
+            ..Answer::new(StatusCode::OK, "ok", media, Bytes::new())
+        }
+    }
+
     /// The response. `headers` is an empty map whose memory is used again: hyper hands it on from request to
     /// request, so that a busy connection allocates none.
     #[must_use]
-    pub fn into_response(self, mut headers: HeaderMap, method: &Method) -> Response<Full<Bytes>> {
+    pub fn into_response(self, mut headers: HeaderMap, method: &Method) -> Response<Reply> {
         headers.insert(ONCED_OUTCOME, HeaderValue::from_static(self.outcome));
         match self.media {
             Media::None => None,
@@ -155,6 +177,9 @@ impl Answer {
         if let Some(status) = self.result_status {
             headers.insert(ONCED_RESULT_STATUS, HeaderValue::from(status));
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, from_static(CHALLENGE));
+        }
         if self.close {
             headers.insert(CONNECTION, from_static("close"));
         }
@@ -167,7 +192,10 @@ impl Answer {
         } else {
             self.body
         };
-        let mut response = Response::new(Full::new(body));
+        let mut response = Response::new(match self.stream {
+            Some(stream) => Either::Right(Stream::new(stream)),
+            None => Either::Left(Full::new(body)),
+        });
         *response.status_mut() = self.status;
         *response.headers_mut() = headers;
         response

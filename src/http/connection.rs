@@ -9,6 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::Either;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,7 +21,6 @@ use tokio::sync::watch;
 use self::watched::{Silence, Watched};
 use super::link::{Link, Stage};
 use super::problem::Refusal;
-use super::rights::Rights;
 use super::{Face, MAX_HEADER, json, respond};
 
 mod fragments;
@@ -46,15 +46,18 @@ where
     let link = Arc::new(Link::default());
     let stream = Watched::new(stream, link.clone(), &face.options);
     let service = service_fn(|request: Request<Incoming>| {
-        let (face, link) = (&*face, &*link);
+        let (face, link) = (&*face, &link);
         link.set(if request.body().is_end_stream() {
             Stage::Deciding
         } else {
             Stage::Reading
         });
         async move {
-            let response = respond(face, Rights::LOCAL, request, link).await;
-            link.set(Stage::Answered);
+            let mut response = respond(face, request, link).await;
+            match response.body_mut() {
+                Either::Left(_) => link.set(Stage::Answered),
+                Either::Right(stream) => stream.begin(link),
+            }
             Ok::<_, Infallible>(response)
         }
     });

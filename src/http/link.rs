@@ -24,15 +24,18 @@ pub(super) enum Stage {
     Waiting,
     /// The answer is being written.
     Answered,
+    /// The answer is being written, and more of it comes.
+    Streaming,
 }
 
 impl Stage {
-    const ALL: [Stage; 5] = [
+    const ALL: [Stage; 6] = [
         Stage::Idle,
         Stage::Reading,
         Stage::Deciding,
         Stage::Waiting,
         Stage::Answered,
+        Stage::Streaming,
     ];
 }
 

@@ -2,22 +2,24 @@
 //!
 //! * [`handle`] answers one request, [`connection::serve`] all of a connection.
 //! * [`routes`] is the one table of what can be asked.
-//! * [`guard`] keeps browsers out, [`body`] bounds what is read, [`problem`] says no.
+//! * [`guard`] keeps browsers out, `credentials` says who asks, [`body`] bounds what is read, [`problem`] says no.
 
 pub mod answer;
 pub mod batch;
 pub mod body;
 pub mod connection;
+mod credentials;
 mod document;
 pub mod guard;
 pub mod json;
 mod link;
+mod manual;
 pub mod params;
 pub mod percent;
 pub mod policy;
 pub mod problem;
-pub mod rights;
 pub mod routes;
+pub mod stream;
 mod verbs;
 
 #[cfg(test)]
@@ -27,9 +29,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Body;
 use hyper::{Request, Response};
+use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 
 use self::answer::Answer;
@@ -37,8 +39,9 @@ use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
 use self::problem::Refusal;
-use self::rights::Rights;
+use self::stream::Reply;
 use crate::engine::Engine;
+use crate::model::access::Access;
 
 /// How the face behaves; the defaults are SPEC 10's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub struct Options {
     pub result_limit: usize,
     /// Host names the server answers to besides loopback.
     pub hosts: Vec<String>,
+    /// Who may do what, at first.
+    pub access: Access,
     /// How long a request's head may take, from its first byte (of a new connection: from its start).
     pub header_timeout: Duration,
     /// How long a request's body may take.
@@ -70,6 +75,7 @@ impl Default for Options {
             payload_limit: 1024 * 1024,
             result_limit: 1024 * 1024,
             hosts: Vec::new(),
+            access: Access::default(),
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
@@ -93,6 +99,7 @@ pub struct Face {
     engine: Engine,
     options: Options,
     hosts: Hosts,
+    access: RwLock<Arc<Access>>,
     readiness: watch::Receiver<Readiness>,
     /// A permit for each byte of a body on its way.
     room: Arc<Semaphore>,
@@ -111,27 +118,33 @@ impl Face {
         Face {
             engine,
             hosts: Hosts::new(&options.hosts),
+            access: RwLock::new(Arc::new(options.access.clone())),
             options,
             readiness,
             room,
         }
     }
+
+    /// Who may do what now.
+    fn access(&self) -> Arc<Access> {
+        self.access.read().clone()
+    }
+
+    /// From the next request on these credentials are asked for.
+    pub fn set_access(&self, access: Arc<Access>) {
+        *self.access.write() = access;
+    }
 }
 
 /// Answers one request.
-pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Full<Bytes>>
+pub async fn handle<B>(face: &Face, request: Request<B>) -> Response<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    respond(face, Rights::LOCAL, request, &Link::default()).await
+    respond(face, request, &Link::default()).await
 }
 
-async fn respond<B>(
-    face: &Face,
-    rights: Rights,
-    request: Request<B>,
-    link: &Link,
-) -> Response<Full<Bytes>>
+async fn respond<B>(face: &Face, request: Request<B>, link: &Link) -> Response<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -144,7 +157,7 @@ where
             "a `#` and what follows it is no part of a request's target; write %23 for the sign itself",
         ))
     } else {
-        verbs::answer(face, rights, &parts, &mut body, link).await
+        verbs::answer(face, &parts, &mut body, link).await
     };
     let mut answer = answer.unwrap_or_else(Answer::from);
     if cut || !body.discard(&parts.headers).await {

@@ -50,6 +50,24 @@ pub enum Kind {
     Cursor,
 }
 
+/// As the reference says it.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Span => f.write_str("duration"),
+            Kind::Retention => f.write_str("duration or `forever`"),
+            Kind::Number(least, most) => write!(f, "{least} to {most}"),
+            Kind::Token => f.write_str("token"),
+            Kind::Flag => f.write_str("`true` or `false`"),
+            Kind::Choice(words) => write!(f, "`{}`", words.join("` or `")),
+            Kind::State => f.write_str("state"),
+            Kind::Text => f.write_str("text"),
+            Kind::Bytes => f.write_str("bytes"),
+            Kind::Cursor => f.write_str("cursor"),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Value<'q> {
     Span(Span),

@@ -8,6 +8,7 @@ use super::guard::Stopped;
 use super::params::ParamError;
 use super::percent::BadEscape;
 use crate::engine::Unavailable;
+use crate::engine::backup::Refused;
 use crate::model::key::KeyError;
 use crate::model::outcome::Verdict;
 use crate::model::time::Span;
@@ -45,27 +46,37 @@ pub const fn status(verdict: &Verdict) -> StatusCode {
     }
 }
 
-/// What a kind of refusal is called, the same for all of its kind.
+/// Every kind of refusal and what it is called, the same for all of its kind. The manual has a section for each.
+pub const PROBLEMS: [(&str, &str); 16] = [
+    ("busy", "Another holder works on this key"),
+    ("backoff", "The next attempt is not due"),
+    ("in_doubt", "Nobody knows whether it happened"),
+    ("dead", "Attempts are used up"),
+    ("mismatch", "Another request body under the same key"),
+    ("conflict", "The record says otherwise"),
+    ("done", "It was done already"),
+    ("stale", "The token has ended"),
+    ("not_found", "Not found"),
+    ("bad_input", "Bad input"),
+    ("too_large", "Too large"),
+    ("unauthorized", "No or wrong credentials"),
+    ("forbidden", "Not allowed"),
+    ("misdirected", "Not a name of this server"),
+    ("full", "The store is full"),
+    ("unavailable", UNAVAILABLE),
+];
+
+const UNAVAILABLE: &str = "Unavailable";
+
+/// What that kind of refusal is called.
 #[must_use]
 pub fn title(outcome: &str) -> &'static str {
-    match outcome {
-        "busy" => "Another holder works on this key",
-        "backoff" => "The next attempt is not due",
-        "in_doubt" => "Nobody knows whether it happened",
-        "dead" => "Attempts are used up",
-        "mismatch" => "Another request body under the same key",
-        "conflict" => "The record says otherwise",
-        "done" => "It was done already",
-        "stale" => "The token has ended",
-        "not_found" => "Not found",
-        "bad_input" => "Bad input",
-        "too_large" => "Too large",
-        "unauthorized" => "No or wrong credentials",
-        "forbidden" => "Not allowed",
-        "misdirected" => "Not a name of this server",
-        "full" => "The store is full",
-        _ => "Unavailable",
-    }
+    let known = PROBLEMS.iter().find(|(name, _)| *name == outcome);
+    debug_assert!(
+        known.is_some(),
+        "{outcome} is not in the table, nor in the manual"
+    );
+    known.map_or(UNAVAILABLE, |(_, title)| *title)
 }
 
 /// A request refused without a decision on a record. Nothing was stored.
@@ -132,6 +143,12 @@ impl Refusal {
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
     }
 
+    /// 401; the response names the schemes.
+    #[must_use]
+    pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    }
+
     /// 403.
     #[must_use]
     pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Refusal {
@@ -173,6 +190,19 @@ impl From<BadEscape> for Refusal {
 impl From<KeyError> for Refusal {
     fn from(error: KeyError) -> Refusal {
         Refusal::bad_input(error.to_string())
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(error: Refused) -> Refusal {
+        let detail = error.to_string();
+        match error {
+            Refused::Full => Refusal {
+                detail: detail.into(),
+                ..Unavailable::Full.into()
+            },
+            _ => Refusal::unavailable(detail),
+        }
     }
 }
 

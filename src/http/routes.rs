@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::params::{Kind, Param};
-use super::rights::Right;
+use crate::model::access::Right;
 use crate::model::command::{MAX_LIST, STATUS_RANGE};
 use crate::model::policy::MAX_ATTEMPTS;
 
@@ -20,8 +20,9 @@ pub struct Route {
     pub params: &'static [Param],
     /// What a request body is to it.
     pub body: BodyUse,
-    /// What the caller must be allowed to do. `complete` and `fail` without a token need [`Right::Operate`].
-    pub right: Right,
+    /// The right it needs; `None`: it is open to everybody. `complete` and `fail` without a token need
+    /// [`Right::Operate`].
+    pub right: Option<Right>,
     /// One sentence for the reference.
     pub summary: &'static str,
 }
@@ -35,6 +36,8 @@ pub enum Segment {
     Namespace,
     /// A key; `-` with a parameter `key` stands for that one.
     Key,
+    /// A name out of a list of the server's own; the reference calls it so.
+    Name(&'static str),
 }
 
 /// What a route does.
@@ -74,10 +77,18 @@ pub enum Action {
     PutNamespace,
     /// Replays its records by a filter.
     ReplayPage,
+    /// A backup.
+    Backup,
     /// The process runs.
     Healthz,
     /// Requests are answered.
     Readyz,
+    /// The chapters of the manual.
+    Manual,
+    /// One chapter.
+    Chapter,
+    /// What an outcome means: where `type` of a problem document leads.
+    Problem,
 }
 
 /// What a request body is.
@@ -256,7 +267,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Claim,
         params: CLAIM,
         body: BodyUse::Payload,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Am I the one who does this, or was it done already?",
     },
     Route {
@@ -273,7 +284,7 @@ pub static ROUTES: &[Route] = &[
             ),
         ],
         body: BodyUse::Result,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "It is done; the body is the result.",
     },
     Route {
@@ -286,7 +297,7 @@ pub static ROUTES: &[Route] = &[
             param("lease", Kind::Span, "Replaces the record's lease."),
         ],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "The lease runs from now.",
     },
     Route {
@@ -295,7 +306,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Effect,
         params: &[KEY, TOKEN],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "The side effect is about to happen: from here the end of the lease means in_doubt.",
     },
     Route {
@@ -318,7 +329,7 @@ pub static ROUTES: &[Route] = &[
             ),
         ],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "This attempt failed.",
     },
     Route {
@@ -327,7 +338,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Release,
         params: &[KEY, TOKEN],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Nothing happened: the claim is given back.",
     },
     Route {
@@ -344,7 +355,7 @@ pub static ROUTES: &[Route] = &[
             FORCE_REPLAY,
         ],
         body: BodyUse::None,
-        right: Right::Operate,
+        right: Some(Right::Operate),
         summary: "Another round, in a new generation.",
     },
     Route {
@@ -353,7 +364,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Get,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The record.",
     },
     Route {
@@ -362,7 +373,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::GetResult,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The result's bytes, with their content type.",
     },
     Route {
@@ -371,7 +382,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::GetPayload,
         params: &[KEY],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "The payload's bytes, with their content type.",
     },
     Route {
@@ -380,7 +391,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Forget,
         params: &[KEY, FORCE_FORGET],
         body: BodyUse::None,
-        right: Right::Operate,
+        right: Some(Right::Operate),
         summary: "Removes the record.",
     },
     Route {
@@ -393,7 +404,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::List,
         params: LIST,
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "Records of a namespace, in key order.",
     },
     Route {
@@ -406,8 +417,17 @@ pub static ROUTES: &[Route] = &[
         action: Action::Batch,
         params: &[],
         body: BodyUse::Batch,
-        right: Right::Use,
+        right: Some(Right::Claim),
         summary: "Up to 1000 claims of distinct keys; with `atomic`, all of them or none.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("backup")],
+        action: Action::Backup,
+        params: &[],
+        body: BodyUse::None,
+        right: Some(Right::Admin),
+        summary: "A backup as a stream, up to what was answered before it was asked for.",
     },
     Route {
         method: Method::GET,
@@ -415,7 +435,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Namespaces,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "All namespaces, with how many records each has and its policy.",
     },
     Route {
@@ -424,7 +444,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Namespace,
         params: &[],
         body: BodyUse::None,
-        right: Right::Use,
+        right: Some(Right::Read),
         summary: "How many records show in each state, and the policy in force.",
     },
     Route {
@@ -433,7 +453,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::PutNamespace,
         params: &[],
         body: BodyUse::Policy,
-        right: Right::Admin,
+        right: Some(Right::Admin),
         summary: "Replaces the policy whole: what is absent is the default.",
     },
     Route {
@@ -447,7 +467,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::ReplayPage,
         params: REPLAY_PAGE,
         body: BodyUse::None,
-        right: Right::Operate,
+        right: Some(Right::Operate),
         summary: "Another round for each record of a page; a page sent again does no harm.",
     },
     Route {
@@ -456,7 +476,7 @@ pub static ROUTES: &[Route] = &[
         action: Action::Healthz,
         params: &[],
         body: BodyUse::None,
-        right: Right::Public,
+        right: None,
         summary: "Whether the process runs.",
     },
     Route {
@@ -465,8 +485,39 @@ pub static ROUTES: &[Route] = &[
         action: Action::Readyz,
         params: &[],
         body: BodyUse::None,
-        right: Right::Public,
+        right: None,
         summary: "Whether requests are answered.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual")],
+        action: Action::Manual,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "The chapters of the manual.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("manual"), Segment::Name("chapter")],
+        action: Action::Chapter,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "One chapter, in Markdown.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[
+            Segment::Fixed("manual"),
+            Segment::Fixed("problems"),
+            Segment::Name("outcome"),
+        ],
+        action: Action::Problem,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "What an outcome means and what to do: where the `type` of a problem leads.",
     },
 ];
 
@@ -477,6 +528,8 @@ pub struct Captured<'p> {
     pub namespace: &'p str,
     /// The segment that names a key.
     pub key: &'p str,
+    /// The segment that is a name out of a list.
+    pub name: &'p str,
 }
 
 /// What was found for a method and a path.
@@ -541,6 +594,7 @@ impl Route {
                 Segment::Fixed(_) => return None,
                 Segment::Namespace => captured.namespace = raw,
                 Segment::Key => captured.key = raw,
+                Segment::Name(_) => captured.name = raw,
             }
         }
         given.next().is_none().then_some(captured)
@@ -552,11 +606,12 @@ impl Route {
         let mut out = String::new();
         for segment in self.path {
             out.push('/');
-            out.push_str(match segment {
-                Segment::Fixed(word) => word,
-                Segment::Namespace => "{ns}",
-                Segment::Key => "{key}",
-            });
+            match segment {
+                Segment::Fixed(word) => out.push_str(word),
+                Segment::Namespace => out.push_str("{ns}"),
+                Segment::Key => out.push_str("{key}"),
+                Segment::Name(what) => out.push_str(&format!("{{{what}}}")),
+            }
         }
         out
     }

@@ -8,14 +8,15 @@ use hyper::{Method, StatusCode};
 
 use super::answer::Answer;
 use super::body::{BodyError, Taken, Upload};
+use super::credentials::{self, lacking};
 use super::link::{Link, Stage};
 use super::params::Params;
 use super::percent::{Plus, decode};
 use super::problem::Refusal;
-use super::rights::{Right, Rights};
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, policy};
+use super::{Face, Readiness, TEXT, batch, json, manual, policy};
 use crate::engine::{Unavailable, Unit};
+use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
 use crate::model::key::{RecordKey, check_namespace};
@@ -26,10 +27,9 @@ use crate::model::time::Span;
 /// Records on a page where the request does not say.
 const PAGE: usize = 100;
 
-/// Answers a request. In this order: the guard, route, rights, parameters, key, body, decision.
+/// Answers a request. In this order: the guard, route, credentials, parameters, key, body, decision.
 pub(super) async fn answer<B>(
     face: &Face,
-    rights: Rights,
     parts: &Parts,
     body: &mut Upload<B>,
     link: &Link,
@@ -50,12 +50,19 @@ where
             ));
         }
     };
-    if !rights.allow(route.right) {
-        return Err(lacking(route.right));
-    }
+    let caller = match route.right {
+        None => Caller::ANYBODY,
+        Some(right) => {
+            let caller = credentials::caller(&face.access(), &parts.headers)?;
+            if !caller.may(right) {
+                return Err(lacking(&caller, right));
+            }
+            caller
+        }
+    };
     let request = Asked {
         face,
-        rights,
+        caller,
         route,
         captured,
         params: Params::parse(route.params, parts.uri.query())?,
@@ -64,6 +71,9 @@ where
     match route.action {
         Action::Healthz => Ok(Answer::json(&b"{\"status\":\"ok\"}"[..])),
         Action::Readyz => ready(*face.readiness.borrow()),
+        Action::Manual | Action::Chapter | Action::Problem => {
+            manual::answer(route.action, captured.name, parts)
+        }
         Action::List => {
             let list = request.list()?;
             request.body(body).await?;
@@ -75,7 +85,9 @@ where
         Action::Namespaces => {
             request.body(body).await?;
             link.set(Stage::Deciding);
-            let all = face.engine.namespaces().await?;
+            let mut all = face.engine.namespaces().await?;
+            // What a credential is not for is not shown to its holder either.
+            all.retain(|namespace| request.caller.reaches(&namespace.name));
             Ok(Answer::json(json::namespaces(&all)))
         }
         Action::Namespace => {
@@ -88,10 +100,19 @@ where
             let (bytes, _room) = request.body(body).await?;
             let policy = policy::parse(&bytes)?;
             link.set(Stage::Deciding);
-            face.engine.set_policy(&name, policy, None).await?;
+            let by = request.caller.name().map(Box::from);
+            face.engine.set_policy(&name, policy, by).await?;
             request.answer_namespace(&name, link).await
         }
         Action::ReplayPage => request.replay_page(body, link).await,
+        Action::Backup => {
+            request.body(body).await?;
+            if parts.method == Method::HEAD {
+                return Ok(Answer::stream(None));
+            }
+            link.set(Stage::Deciding);
+            Ok(Answer::stream(Some(face.engine.backup().await?)))
+        }
         _ => request.about_a_record(body, link).await,
     }
 }
@@ -104,18 +125,10 @@ fn ready(readiness: Readiness) -> Result<Answer, Refusal> {
     }
 }
 
-fn lacking(right: Right) -> Refusal {
-    Refusal::forbidden(match right {
-        Right::Public | Right::Use => "these credentials do not allow this",
-        Right::Operate => "this needs the operate right; a holder passes its token instead",
-        Right::Admin => "this needs the admin right",
-    })
-}
-
 /// A request whose route is known and whose parameters are what the route takes.
 struct Asked<'r> {
     face: &'r Face,
-    rights: Rights,
+    caller: Caller,
     route: &'static Route,
     captured: Captured<'r>,
     params: Params<'r>,
@@ -137,6 +150,7 @@ impl Asked<'_> {
             _ => Stage::Deciding,
         });
         let mut command = Command::new(key.clone(), verb);
+        command.by = self.caller.name().map(Box::from);
         // The record tells of its bodies without their bytes.
         command.with_bodies = self.route.action != Action::Get;
         let outcome = self.submit(command).await?;
@@ -176,7 +190,8 @@ impl Asked<'_> {
         self.body(body).await?;
         link.set(Stage::Deciding);
         let namespace = list.namespace.clone();
-        let replays = self.face.engine.replay_page(list, force, None).await?;
+        let by = self.caller.name().map(Box::from);
+        let replays = self.face.engine.replay_page(list, force, by).await?;
         Ok(Answer::json(json::replays(&namespace, &replays)))
     }
 
@@ -188,7 +203,10 @@ impl Asked<'_> {
         let (bytes, _room) = self.body(body).await?;
         let face = self.face;
         let policy = face.engine.policy(&namespace)?;
-        let batch = batch::parse(&bytes, &namespace, &policy, &face.options)?;
+        let mut batch = batch::parse(&bytes, &namespace, &policy, &face.options)?;
+        for claim in &mut batch.claims {
+            claim.by = self.caller.name().map(Box::from);
+        }
         drop(bytes);
         link.set(Stage::Deciding);
         let keys: Vec<_> = batch.claims.iter().map(|claim| claim.key.clone()).collect();
@@ -248,18 +266,20 @@ impl Asked<'_> {
         }
     }
 
+    /// The namespace of the path, if the caller may go there.
     fn namespace(&self) -> Result<String, Refusal> {
         let name = decode(self.captured.namespace, Plus::Plus)?;
         let name = String::from_utf8_lossy(&name).into_owned();
         check_namespace(&name)?;
+        credentials::check_reach(&self.caller, &name)?;
         Ok(name)
     }
 
     fn check_by_hand(&self) -> Result<(), Refusal> {
         let by_hand = matches!(self.route.action, Action::Complete | Action::Fail)
             && self.params.token("token").is_none();
-        if by_hand && !self.rights.allow(Right::Operate) {
-            return Err(lacking(Right::Operate));
+        if by_hand && !self.caller.may(Right::Operate) {
+            return Err(lacking(&self.caller, Right::Operate));
         }
         Ok(())
     }
@@ -354,8 +374,12 @@ impl Asked<'_> {
             | Action::Namespace
             | Action::PutNamespace
             | Action::ReplayPage
+            | Action::Backup
             | Action::Healthz
-            | Action::Readyz => Verb::Get,
+            | Action::Readyz
+            | Action::Manual
+            | Action::Chapter
+            | Action::Problem => Verb::Get,
         })
     }
 

@@ -1,6 +1,12 @@
 //! Who may do what: the credentials of the configuration, and how a secret is looked for among them.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::body::{Digest, sha256};
+
+/// The longest name of a credential, in bytes.
+pub const MAX_CREDENTIAL_NAME: usize = 64;
 
 /// What a credential allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +17,30 @@ pub enum Right {
     Read,
     /// To replay, forget, and resolve by hand (SPEC 4).
     Operate,
-    /// To take backups and to flush.
+    /// To set policies, to take backups and to flush.
     Admin,
+}
+
+impl Right {
+    /// All of them.
+    pub const ALL: [Right; 4] = [Right::Claim, Right::Read, Right::Operate, Right::Admin];
+
+    /// Its name in the configuration and in refusals.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Right::Claim => "claim",
+            Right::Read => "read",
+            Right::Operate => "operate",
+            Right::Admin => "admin",
+        }
+    }
+
+    /// The right of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Right> {
+        Right::ALL.into_iter().find(|right| right.name() == name)
+    }
 }
 
 /// A set of rights.
@@ -31,6 +59,19 @@ impl Rights {
                 .iter()
                 .fold(0, |set, right| set | Rights::bit(*right)),
         )
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = Right> {
+        Right::ALL
+            .into_iter()
+            .filter(move |right| self.allow(*right))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     /// Whether that one is among them.
@@ -71,17 +112,97 @@ impl Credential {
     }
 }
 
+/// Why a name is no credential's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadName;
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a credential's name is 1 to {MAX_CREDENTIAL_NAME} of the characters a-z A-Z 0-9 . _ @ -, and not \
+             \"default\""
+        )
+    }
+}
+
+impl std::error::Error for BadName {}
+
+/// Whether a credential may have that name: it is shown in histories and sent as a user name. `default` is what
+/// Redis clients send when they are given none.
+///
+/// # Errors
+/// [`BadName`].
+pub fn check_credential_name(name: &str) -> Result<(), BadName> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
+    let fits = (1..=MAX_CREDENTIAL_NAME).contains(&name.len());
+    match fits && name.bytes().all(plain) && name != "default" {
+        true => Ok(()),
+        false => Err(BadName),
+    }
+}
+
+/// Who asks, as a face found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller(Option<Arc<Credential>>);
+
+impl Caller {
+    /// Whoever reaches a listener where no secret is asked for: he may do everything.
+    pub const ANYBODY: Caller = Caller(None);
+
+    /// The holder of that credential.
+    #[must_use]
+    pub fn known(credential: Arc<Credential>) -> Caller {
+        Caller(Some(credential))
+    }
+
+    /// Whether he has that right.
+    #[must_use]
+    pub fn may(&self, right: Right) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|known| known.rights.allow(right))
+    }
+
+    /// Whether his credential is good for that namespace.
+    #[must_use]
+    pub fn reaches(&self, namespace: &str) -> bool {
+        self.0.as_ref().is_none_or(|known| known.reaches(namespace))
+    }
+
+    /// Whether his credential is good for all namespaces, those to come included.
+    #[must_use]
+    pub fn reaches_all(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|known| known.namespaces.is_none())
+    }
+
+    /// What he is called in histories and in the audit trail.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_ref().map(|known| &*known.name)
+    }
+}
+
 /// All credentials. Without any, whoever reaches the listener may do everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    credentials: Vec<Credential>,
+    credentials: Vec<Arc<Credential>>,
 }
 
 impl Access {
     /// These credentials.
     #[must_use]
     pub fn new(credentials: Vec<Credential>) -> Access {
-        Access { credentials }
+        Access {
+            credentials: credentials.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    /// All of them.
+    pub fn credentials(&self) -> impl Iterator<Item = &Credential> {
+        self.credentials.iter().map(|credential| &**credential)
     }
 
     /// Whether a secret is asked for at all.
@@ -93,7 +214,7 @@ impl Access {
     /// The credential with this secret; with a name, only the one of that name. It takes the same time
     /// whatever the secret: hashes are compared, each to its end, and all of them.
     #[must_use]
-    pub fn find(&self, name: Option<&[u8]>, secret: &[u8]) -> Option<&Credential> {
+    pub fn find(&self, name: Option<&[u8]>, secret: &[u8]) -> Option<&Arc<Credential>> {
         let given = sha256(secret);
         let mut found = None;
         for credential in &self.credentials {
@@ -104,6 +225,14 @@ impl Access {
             }
         }
         found
+    }
+
+    /// What became of a credential that was found in another set: the one of the same name and secret. `None`
+    /// where it was taken away.
+    #[must_use]
+    pub fn again(&self, known: &Credential) -> Option<&Arc<Credential>> {
+        let same = |it: &&Arc<Credential>| it.name == known.name && it.sha256 == known.sha256;
+        self.credentials.iter().find(same)
     }
 }
 
@@ -144,5 +273,60 @@ mod tests {
         assert!(found.reaches("orders") && !found.reaches("default"));
         assert!(found.rights.allow(Right::Read) && !found.rights.allow(Right::Claim));
         assert!(access.is_required() && !Access::default().is_required());
+    }
+
+    #[test]
+    fn a_changed_set_keeps_who_has_the_same_secret_with_the_rights_of_now() {
+        let credential = |name: &str, secret: &str, right| Credential {
+            name: name.into(),
+            sha256: sha256(secret.as_bytes()),
+            rights: Rights::of(&[right]),
+            namespaces: None,
+        };
+        let before = Access::new(vec![
+            credential("a", "one", Right::Read),
+            credential("b", "two", Right::Read),
+        ]);
+        let after = Access::new(vec![
+            credential("a", "one", Right::Claim),
+            credential("b", "new", Right::Read),
+        ]);
+        let again = |secret: &str| {
+            let known = before.find(None, secret.as_bytes()).expect("it is there");
+            after.again(known).map(|now| now.rights)
+        };
+        assert_eq!(again("one"), Some(Rights::of(&[Right::Claim])));
+        assert_eq!(again("two"), None);
+    }
+
+    #[test]
+    fn names_are_plain_text_and_never_the_name_of_nobody() {
+        for good in ["a", "worker-1", "Ops@site.example", &"n".repeat(64)] {
+            assert_eq!(check_credential_name(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "default",
+            "a b",
+            "a:b",
+            "\u{e9}",
+            "a\n",
+            &"n".repeat(65),
+        ] {
+            assert_eq!(check_credential_name(bad), Err(BadName), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_not_asked_for_a_secret_may_do_everything() {
+        let anybody = Caller::ANYBODY;
+        assert!(Right::ALL.into_iter().all(|right| anybody.may(right)));
+        assert!(anybody.reaches("orders") && anybody.reaches_all());
+        assert_eq!(anybody.name(), None);
+        for right in Right::ALL {
+            assert_eq!(Right::parse(right.name()), Some(right));
+            assert_eq!(Rights::of(&[right]).iter().collect::<Vec<_>>(), [right]);
+        }
+        assert_eq!(Right::parse("use"), None);
     }
 }

@@ -29,7 +29,7 @@ pub struct Command {
     pub key: RecordKey,
     /// What is asked.
     pub verb: Verb,
-    /// The operator's name, where the caller has one: for the audit only.
+    /// The name of the caller's credential, where there is one: for history and audit only.
     pub by: Option<Box<str>>,
     /// Whether the answer is to have the bytes of large bodies, where the verb shows them at all.
     pub with_bodies: bool,

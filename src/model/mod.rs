@@ -11,6 +11,7 @@ pub mod key;
 pub mod outcome;
 pub mod policy;
 pub mod record;
+pub mod restored;
 pub mod shown;
 pub mod time;
 pub mod transition;

@@ -320,7 +320,7 @@ pub struct HistoryEntry {
     pub token: Token,
     /// The attempt it concerns.
     pub attempt: u32,
-    /// Owner of the claim, or name of the operator.
+    /// Name of the credential, where there was one; else the claim's owner.
     pub by: Option<Box<str>>,
 }
 

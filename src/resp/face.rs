@@ -1,11 +1,13 @@
 //! What all connections of the Redis face share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::Options;
 use super::commands::{Positions, Scripts};
+use crate::model::access::Access;
 use crate::model::time::{BootTime, Span};
 
 /// At most one warning about HTTP on this port in so long.
@@ -17,6 +19,7 @@ pub struct Face {
     pub(super) options: Options,
     pub(super) positions: Mutex<Positions>,
     pub(super) scripts: Mutex<Scripts>,
+    access: RwLock<Arc<Access>>,
     ids: AtomicU64,
     connected: AtomicU64,
     warnings: Mutex<Warnings>,
@@ -33,6 +36,7 @@ impl Face {
     #[must_use]
     pub fn new(options: Options) -> Face {
         Face {
+            access: RwLock::new(Arc::new(options.access.clone())),
             options,
             positions: Mutex::default(),
             scripts: Mutex::default(),
@@ -40,6 +44,16 @@ impl Face {
             connected: AtomicU64::new(0),
             warnings: Mutex::default(),
         }
+    }
+
+    /// Who may do what now.
+    pub(super) fn access(&self) -> Arc<Access> {
+        self.access.read().clone()
+    }
+
+    /// From here on these credentials are asked for. Connections keep theirs as far as it is still among them.
+    pub fn set_access(&self, access: Arc<Access>) {
+        *self.access.write() = access;
     }
 
     /// How many sessions there are now.

@@ -41,7 +41,7 @@ pub const DATABASES: usize = 16;
 pub struct Options {
     /// When a set-once without expiry ends.
     pub nx_without_expiry: NxWithoutExpiry,
-    /// Who may do what.
+    /// Who may do what, at first.
     pub access: Access,
     /// Whether `FLUSHALL` and `FLUSHDB` are let through.
     pub allow_flush: bool,

@@ -194,7 +194,7 @@ impl Session {
     /// A new connection; `peer` is who is at the other end, for `CLIENT INFO` and the log.
     #[must_use]
     pub fn new(face: Arc<Face>, peer: String) -> Session {
-        let connection = Connection::new(face.enter(), peer);
+        let connection = Connection::new(face.enter(), peer, face.access());
         Session {
             face,
             parser: Parser::default(),
@@ -314,6 +314,7 @@ impl Session {
     pub fn read(&mut self, input: &mut BytesMut) -> Batch {
         let mut batch = Batch::default();
         let face = self.face.clone();
+        self.connection.set_access(face.access());
         let (limits, few) = (&face.options.limits, unknown_limits(&face.options.limits));
         while !self.closed && batch.has_room(limits) {
             let request = match self.held.take() {
@@ -434,7 +435,7 @@ impl Session {
 
     /// Whether a secret is asked for, and none was given yet.
     fn is_unknown(&self) -> bool {
-        self.face.options.access.is_required() && !self.connection.is_known()
+        !self.connection.is_known()
     }
 
     fn error(&self, refusal: &Refusal, batch: &mut Batch) -> Reply {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -23,6 +23,11 @@ const READ: (usize, usize) = (4 << 10, 256 << 10);
 /// How long a client may take nothing of its replies while bytes in flight are short. Until then it keeps
 /// memory that others wait for; whoever reads at all has taken something by then.
 const DEAF: Duration = Duration::from_secs(1);
+/// While bytes in flight are short: how often it is looked whether a part of a request came on, and how often in a row
+/// it may not have. Its memory is what others wait for.
+const QUIET: (Duration, u32) = (Duration::from_secs(1), 2);
+/// While bytes in flight are short: how long a request may take to arrive, however it trickles.
+const SLOW: Duration = Duration::from_secs(5);
 /// How long a client may take to see the end after its last reply.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -61,7 +66,7 @@ struct Connection {
     input: BytesMut,
     /// How much to read next.
     read: usize,
-    /// Runs while the others wait for this connection.
+    /// Runs while a part of a request is here.
     slow: Option<Pin<Box<Sleep>>>,
     patience: Duration,
 }
@@ -150,22 +155,53 @@ impl Connection {
     }
 
     /// Waits for bytes. Safe to drop: what was read is in the input.
+    ///
+    /// While bytes in flight are short, whoever has none of them may read a little all the same: small commands never
+    /// wait for large ones, and at its most that is 4 KiB for each connection. Whoever has some goes on with the next
+    /// free bytes or the pass, and is let go if he sends nothing or takes too long.
     async fn read(&mut self) -> io::Result<Came> {
+        let mut quiet = 0;
         loop {
-            // Whoever waits for the rest of a request while bytes are short is timed, and so has to have the pass:
-            // no further byte may come that would ask for it.
-            if self.share.holds_any() && self.share.is_short() {
-                self.share.room().await;
+            let holds = self.share.holds_any();
+            if holds && self.slow.is_none() {
+                let patience = self.patience.min(SLOW);
+                self.slow = Some(Box::pin(tokio::time::sleep(patience)));
             }
-            if self.share.holds_others_up() && self.slow.is_none() {
-                self.slow = Some(Box::pin(tokio::time::sleep(self.patience)));
-            }
+            let looked = async {
+                match holds {
+                    true => tokio::time::sleep(QUIET.0).await,
+                    false => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
-                () = over(&mut self.slow) => return Ok(Came::TooSlow),
                 ready = self.stream.readable() => ready?,
+                () = over(&mut self.slow) => {
+                    if self.is_too_slow() {
+                        return Ok(Came::TooSlow);
+                    }
+                    continue;
+                }
+                () = looked => {
+                    quiet = if self.share.is_short() { quiet + 1 } else { 0 };
+                    if quiet >= QUIET.1 {
+                        return Ok(Came::TooSlow);
+                    }
+                    continue;
+                }
             }
-            self.share.room().await;
+            if holds {
+                tokio::select! {
+                    biased;
+                    () = over(&mut self.slow) => {
+                        if self.is_too_slow() {
+                            return Ok(Came::TooSlow);
+                        }
+                        continue;
+                    }
+                    () = self.share.room() => {}
+                }
+            }
             match self.try_read()? {
                 Some(0) => return Ok(Came::End),
                 Some(_) => return Ok(Came::Bytes),
@@ -174,11 +210,26 @@ impl Connection {
         }
     }
 
+    /// The timer has run: whether that counts. It runs again where it does not.
+    fn is_too_slow(&mut self) -> bool {
+        self.slow = None;
+        self.share.is_short()
+    }
+
     /// Reads what is there; `None` where nothing is.
     fn try_read(&mut self) -> io::Result<Option<usize>> {
-        self.input.reserve(self.read);
-        let space = self.input.capacity().saturating_sub(self.input.len());
-        match self.stream.try_read_buf(&mut self.input) {
+        let most = match self.share.is_short() && !self.share.holds_any() {
+            true => READ.0,
+            false => self.read,
+        };
+        self.input.reserve(most);
+        let spare = self.input.capacity().saturating_sub(self.input.len());
+        // Of a large buffer that is there anyway all is used, but by whoever may read only a little.
+        let space = if most == READ.0 { most } else { spare };
+        match self
+            .stream
+            .try_read_buf(&mut (&mut self.input).limit(space))
+        {
             Ok(bytes) => {
                 if (1..space).contains(&bytes) {
                     // That was all: the next read waits for an event, without asking the system first. What comes

@@ -193,12 +193,20 @@ fn in_use(path: &Path, holder: &str) -> Failure {
 }
 
 fn unusable(path: &Path, cause: &str) -> Failure {
-    Failure::new(
-        Exit::DirectoryUnusable,
-        format_args!("cannot use the data directory {}", path.display()),
-        cause,
-        "make it a directory that this user may write, or give another with --data-dir",
-    )
+    let attempt = format!("cannot use the data directory {}", path.display());
+    // What a unit with ProtectSystem= meets where its state directory is elsewhere.
+    let read_only = std::io::Error::from(Errno::ROFS).to_string();
+    let next = match cause.contains(&read_only) {
+        true => format!(
+            "in a systemd unit write StateDirectory=onced, or ReadWritePaths={} (`systemctl edit onced`), or give \
+             another with --data-dir",
+            path.display()
+        ),
+        false => {
+            "make it a directory that this user may write, or give another with --data-dir".into()
+        }
+    };
+    Failure::new(Exit::DirectoryUnusable, attempt, cause, next)
 }
 
 #[cfg(test)]
@@ -234,6 +242,16 @@ mod tests {
         go.send(()).unwrap();
         DataDir::hold(dir.path()).unwrap();
         holder.join().unwrap();
+    }
+
+    #[test]
+    fn a_read_only_file_system_names_the_line_of_the_unit() {
+        let error = std::io::Error::from(Errno::ROFS);
+        let failure = unusable(Path::new("/data"), &format!("cannot create it: {error}"));
+        let text = failure.to_string();
+        assert!(text.contains("ReadWritePaths=/data"), "{text}");
+        let other = unusable(Path::new("/data"), "it is not a directory").to_string();
+        assert!(!other.contains("ReadWritePaths"), "{other}");
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub struct Budget {
 pub struct Share {
     budget: Budget,
     paid: Option<OwnedSemaphorePermit>,
-    /// What came after the budget was used up: at most one read, unless the connection has the pass.
+    /// What came after the budget was used up: at most one small read, unless the connection has the pass.
     unpaid: usize,
     pass: Option<OwnedSemaphorePermit>,
 }
@@ -143,8 +143,8 @@ impl Share {
     }
 
     /// Whether this connection reads although the budget is used up: others wait for it.
-    #[must_use]
-    pub fn holds_others_up(&self) -> bool {
+    #[cfg(test)]
+    fn holds_others_up(&self) -> bool {
         self.pass.is_some()
     }
 

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::config::Address;
 use crate::error::{Exit, Failure};
 
+/// The longest path of a Unix socket (unix(7): 108 with its end).
+const MAX_UNIX_PATH: usize = 107;
 /// How many free ports are tried until one is free in both families.
 const TRIES: usize = 32;
 
@@ -39,16 +41,25 @@ impl Face {
     }
 }
 
-/// The sockets of one address; two where it is both loopback addresses, IPv4's first.
+/// The sockets of one address; two where it is both loopback addresses, IPv4's first. `guarded`: a secret is
+/// asked for there.
 ///
 /// # Errors
 /// [`Exit::Address`] with address, cause and what to do.
-pub async fn tcp(face: Face, address: &Address) -> Result<Vec<TcpListener>, Failure> {
+pub async fn tcp(
+    face: Face,
+    address: &Address,
+    guarded: bool,
+) -> Result<Vec<TcpListener>, Failure> {
     match address {
         Address::Exact(address) => {
             if !address.ip().to_canonical().is_loopback() {
+                let danger = match guarded {
+                    true => "secrets and answers cross the network as they are: put TLS before it",
+                    false => "whoever reaches it may do everything",
+                };
                 tracing::warn!(
-                    "{} on {address} can be reached from other machines; whoever reaches it may do everything",
+                    "{} on {address} can be reached from other machines; {danger}",
                     face.name()
                 );
             }
@@ -59,6 +70,25 @@ pub async fn tcp(face: Face, address: &Address) -> Result<Vec<TcpListener>, Fail
         }
         Address::Loopback(port) => loopback(face, *port).await,
     }
+}
+
+/// Sockets that were handed over, for this runtime.
+///
+/// # Errors
+/// [`Exit::Address`]: one of them is none that can be listened on.
+pub fn handed_over(sockets: Vec<std::net::TcpListener>) -> Result<Vec<TcpListener>, Failure> {
+    let ready = |socket: std::net::TcpListener| {
+        socket.set_nonblocking(true)?;
+        TcpListener::from_std(socket)
+    };
+    let listeners: io::Result<Vec<_>> = sockets.into_iter().map(ready).collect();
+    listeners.map_err(|error| unusable(&error))
+}
+
+fn unusable(error: &io::Error) -> Failure {
+    let attempt = "cannot use a socket of the service manager";
+    let next = "its unit needs ListenStream= and Accept=no";
+    Failure::new(Exit::Address, attempt, error, next)
 }
 
 async fn loopback(face: Face, port: u16) -> Result<Vec<TcpListener>, Failure> {
@@ -118,7 +148,8 @@ fn refused(face: Face, address: SocketAddr, error: &io::Error) -> Failure {
 /// A Unix socket that is listened on; its file goes when this does.
 #[derive(Debug)]
 pub struct UnixSocket {
-    path: PathBuf,
+    /// `None`: the file is somebody else's.
+    path: Option<PathBuf>,
     /// What accepts.
     pub listener: UnixListener,
 }
@@ -134,6 +165,12 @@ impl UnixSocket {
             Failure::new(Exit::Address, attempt, cause, next)
         };
         let elsewhere = "give another path with --unix";
+        let length = path.as_os_str().len();
+        if length > MAX_UNIX_PATH {
+            let cause =
+                format!("the path has {length} bytes, and a socket's has at most {MAX_UNIX_PATH}");
+            return Err(refused(&cause, "give a shorter one with --unix"));
+        }
         match path.symlink_metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(refused(&error, elsewhere)),
@@ -157,7 +194,24 @@ impl UnixSocket {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
             .map_err(|error| refused(&error, elsewhere))?;
         Ok(UnixSocket {
-            path: path.to_owned(),
+            path: Some(path.to_owned()),
+            listener,
+        })
+    }
+
+    /// A socket that was handed over.
+    ///
+    /// # Errors
+    /// [`Exit::Address`]: it is none that can be listened on.
+    pub fn of_somebody_else(
+        socket: std::os::unix::net::UnixListener,
+    ) -> Result<UnixSocket, Failure> {
+        let listener = socket
+            .set_nonblocking(true)
+            .and_then(|()| UnixListener::from_std(socket))
+            .map_err(|error| unusable(&error))?;
+        Ok(UnixSocket {
+            path: None,
             listener,
         })
     }
@@ -165,8 +219,11 @@ impl UnixSocket {
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!("cannot remove the socket {}: {error}", self.path.display());
+        let Some(path) = &self.path else {
+            return;
+        };
+        if let Err(error) = std::fs::remove_file(path) {
+            tracing::warn!("cannot remove the socket {}: {error}", path.display());
         }
     }
 }
@@ -183,7 +240,7 @@ mod tests {
     #[test]
     fn a_free_port_is_the_same_on_both_loopback_addresses() {
         run(async {
-            let sockets = tcp(Face::Http, &Address::Loopback(0)).await.unwrap();
+            let sockets = tcp(Face::Http, &Address::Loopback(0), false).await.unwrap();
             let at: Vec<SocketAddr> = sockets.iter().map(|s| s.local_addr().unwrap()).collect();
             assert_ne!(at[0].port(), 0);
             assert!(
@@ -199,7 +256,7 @@ mod tests {
         run(async {
             let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = taken.local_addr().unwrap().port();
-            let failure = tcp(Face::Redis, &Address::Loopback(port))
+            let failure = tcp(Face::Redis, &Address::Loopback(port), false)
                 .await
                 .unwrap_err();
             assert_eq!(failure.exit, Exit::Address);
@@ -227,6 +284,9 @@ mod tests {
             let failure = UnixSocket::bind(&path).unwrap_err().to_string();
             assert!(failure.contains("is no socket"), "{failure}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+            let long = dir.path().join("s".repeat(MAX_UNIX_PATH));
+            let failure = UnixSocket::bind(&long).unwrap_err().to_string();
+            assert!(failure.contains("at most 107"), "{failure}");
         });
     }
 }

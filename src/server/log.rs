@@ -17,10 +17,12 @@ const WAITING: usize = 1024;
 const LAST: Duration = Duration::from_secs(1);
 
 /// The log of this process; see [`Log::flush`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Log {
     lines: SyncSender<Entry>,
     lost: Arc<AtomicU64>,
+    /// Changes which lines are written.
+    filtered: Arc<dyn Fn(EnvFilter) + Send + Sync>,
 }
 
 #[derive(Debug)]
@@ -35,29 +37,45 @@ impl Log {
     /// # Errors
     /// [`Exit::Configuration`]: `filter` is not a level.
     pub fn start(filter: &str) -> Result<Log, Failure> {
-        let filter = EnvFilter::try_new(filter).map_err(|error| {
-            let attempt = format!("cannot use log = {filter:?}");
-            let next = "give error, warn, info, debug or trace";
-            Failure::new(Exit::Configuration, attempt, error, next)
-        })?;
-        let (log, entries) = Log::new();
+        let filter = parse(filter)?;
+        let (mut log, entries) = Log::new();
         let lost = Arc::clone(&log.lost);
         std::thread::spawn(move || write_all(&entries, &lost, &mut io::stderr()));
         let writer = log.clone();
         // A second start in one process keeps the first log; only tests do that.
-        let _ = tracing_subscriber::fmt()
+        let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_target(false)
             .log_internal_errors(false)
             .with_writer(move || writer.clone())
-            .try_init();
+            .with_filter_reloading();
+        let handle = subscriber.reload_handle();
+        log.filtered = Arc::new(move |filter| {
+            // It fails only where no subscriber is left, and then nobody reads lines.
+            let _ = handle.reload(filter);
+        });
+        let _ = subscriber.try_init();
         Ok(log)
+    }
+
+    /// From here on these lines are written.
+    ///
+    /// # Errors
+    /// [`Exit::Configuration`]: `filter` is not a level. What was written before still is.
+    pub fn set_filter(&self, filter: &str) -> Result<(), Failure> {
+        (self.filtered)(parse(filter)?);
+        Ok(())
     }
 
     fn new() -> (Log, Receiver<Entry>) {
         let (lines, entries) = sync_channel(WAITING);
         let lost = Arc::default();
-        (Log { lines, lost }, entries)
+        let log = Log {
+            lines,
+            lost,
+            filtered: Arc::new(|_| {}),
+        };
+        (log, entries)
     }
 
     /// Waits until what was logged so far is written, but not for long.
@@ -67,6 +85,14 @@ impl Log {
             let _ = written.recv_timeout(LAST);
         }
     }
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, Failure> {
+    EnvFilter::try_new(filter).map_err(|error| {
+        let attempt = format!("cannot use log = {filter:?}");
+        let next = "give error, warn, info, debug or trace";
+        Failure::new(Exit::Configuration, attempt, error, next)
+    })
 }
 
 /// One call is one line.

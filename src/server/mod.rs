@@ -1,11 +1,12 @@
 //! `onced serve`: from a configuration to faces that answer, and to the end.
 //!
 //! * [`data_dir`]: the data directory and its lock.
-//! * [`listen`] binds addresses.
+//! * [`listen`] binds addresses; [`inherited`] takes those that a service manager listens on.
 //! * [`accept`]: from a listening socket to connections.
 //! * [`connection`]: from the socket to the face and back.
 //! * [`limits`]: what all connections share.
 //! * [`storage`]: the engine's start and end.
+//! * [`reload`]: what the configuration may change while it runs.
 //! * [`shutdown`], [`systemd`], [`log`], [`panic`]: how the process ends and what it tells.
 //!
 //! The order at the start: the lock, the addresses, the store, the faces, the ready line. So what a second
@@ -15,10 +16,12 @@
 mod accept;
 pub mod connection;
 pub mod data_dir;
+pub mod inherited;
 pub mod limits;
 pub mod listen;
 pub mod log;
 pub mod panic;
+pub mod reload;
 pub mod shutdown;
 pub mod storage;
 pub mod systemd;
@@ -34,30 +37,39 @@ use tokio::task::JoinSet;
 use self::accept::{Doors, Refusals};
 use self::connection::Redis;
 use self::data_dir::DataDir;
+use self::inherited::Inherited;
 use self::limits::{Budget, Connections};
 use self::listen::{Face, UnixSocket};
-use self::shutdown::{GRACE, Signals};
+use self::reload::{Reload, Source};
+use self::shutdown::{Asked, GRACE, Signals};
 use crate::config::Config;
 use crate::error::{Exit, Failure};
 use crate::http::{self, Readiness};
 use crate::resp;
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends it. `source` reads the configuration, again at each reload.
 ///
 /// # Errors
 /// What kept it from starting, or from going on.
-pub fn run(config: &Config) -> Result<(), Failure> {
+pub fn run(source: &Source) -> Result<(), Failure> {
+    let config = source()?;
+    let inherited = inherited::take()?;
     let log = log::Log::start(&config.log)?;
     panic::ends_the_process();
     for name in &config.unknown {
         tracing::warn!("the environment has a name that is no setting: {name}");
     }
-    let served = hold_and_serve(config);
+    let served = hold_and_serve(config, inherited, source, &log);
     log.flush();
     served
 }
 
-fn hold_and_serve(config: &Config) -> Result<(), Failure> {
+fn hold_and_serve(
+    config: Config,
+    inherited: Inherited,
+    source: &Source,
+    log: &log::Log,
+) -> Result<(), Failure> {
     let dir = DataDir::hold(&config.data_dir)?;
     let mut runtime = if config.threads == 1 {
         tokio::runtime::Builder::new_current_thread()
@@ -70,16 +82,24 @@ fn hold_and_serve(config: &Config) -> Result<(), Failure> {
         let next = "check the limits of this process on threads and open files";
         Failure::new(Exit::Failure, "cannot start the runtime", error, next)
     })?;
-    let served = runtime.block_on(serve(config, &dir));
+    let served = runtime.block_on(serve(config, inherited, source, &dir, log));
     // Connections that outstayed their grace are dropped here, not waited for.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
-    let sockets = Sockets::bind(config).await?;
+async fn serve(
+    mut config: Config,
+    inherited: Inherited,
+    source: &Source,
+    dir: &DataDir,
+    log: &log::Log,
+) -> Result<(), Failure> {
+    let sockets = Sockets::bind(&config, inherited).await?;
     let budget = Budget::new(config.limits.in_flight);
-    let engine = storage::open(config, dir, &budget)?;
+    let starting = systemd::Patience::ask("recovering the store");
+    let engine = storage::open(&config, dir, &budget)?;
+    drop(starting);
     // Until here a signal ends the process at once, which the store recovers from.
     let mut signals = Signals::listen()?;
     let ready = sockets.ready_line(dir)?;
@@ -87,32 +107,52 @@ async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
     let connections = Connections::new(limits::open_files(config.limits.connections));
     let (stopper, stop) = shutdown::stop();
     let (readiness, ready_now) = watch::channel(Readiness::Ready);
-    let http = http::Face::new(
+    let http = Arc::new(http::Face::new(
         engine.clone(),
-        http_options(config),
+        http_options(&config),
         ready_now,
         budget.bytes(),
-    );
+    ));
+    let redis = Arc::new(resp::Face::new(redis_options(&config)));
+    let reload = Reload {
+        source: Arc::clone(source),
+        engine: engine.clone(),
+        http: Arc::clone(&http),
+        redis: Arc::clone(&redis),
+        log: log.clone(),
+    };
     let accepting = sockets.serve(&Doors {
         redis: Redis {
             engine: engine.clone(),
-            face: Arc::new(resp::Face::new(redis_options(config))),
+            face: redis,
             patience: config.limits.body_timeout,
         },
-        http: Arc::new(http),
+        http,
         connections: connections.clone(),
         budget,
         stop,
         refusals: Refusals::default(),
     });
     announce(&ready);
+    let watchdog = systemd::watchdog(&engine);
 
-    let name = tokio::select! {
-        (name, _) = signals.next() => name,
-        failure = storage::failed(&engine) => return Err(failure),
+    let name = loop {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            failure = storage::failed(&engine) => return Err(failure),
+        };
+        match asked {
+            Asked::Stop(name, _) => break name,
+            Asked::Reload => {
+                systemd::reloading();
+                reload.run(&mut config).await;
+                systemd::ready(&ready);
+            }
+        }
     };
     tracing::info!("{name}: answering what is in hand, then stopping; a second one stops at once");
     systemd::stopping();
+    let stopping = systemd::Patience::ask("answering what is in hand, then the last checkpoint");
     readiness.send_replace(Readiness::Stopping);
     // Nobody is kept waiting by a server that stops: `busy`, and another one may be asked.
     engine.stop_waiting();
@@ -130,11 +170,13 @@ async fn serve(config: &Config, dir: &DataDir) -> Result<(), Failure> {
     };
     tokio::select! {
         closed = polite => closed?,
-        (name, code) = signals.next() => {
+        (name, code) = signals.stop() => {
             tracing::warn!("{name} again: stopping at once");
             std::process::exit(code);
         }
     }
+    watchdog.abort();
+    drop(stopping);
     tracing::info!("stopped");
     Ok(())
 }
@@ -155,22 +197,28 @@ struct Sockets {
 }
 
 impl Sockets {
-    async fn bind(config: &Config) -> Result<Sockets, Failure> {
-        let mut sockets = Sockets {
-            http: Vec::new(),
-            redis: Vec::new(),
-            unix: None,
+    async fn bind(config: &Config, inherited: Inherited) -> Result<Sockets, Failure> {
+        let guarded = config.access.is_required();
+        if !guarded && !config.trust_network {
+            inherited.check_reach()?;
+        }
+        let mut http = listen::handed_over(inherited.http)?;
+        if http.is_empty() {
+            for address in &config.http {
+                http.extend(listen::tcp(Face::Http, address, guarded).await?);
+            }
+        }
+        let mut redis = listen::handed_over(inherited.redis)?;
+        if redis.is_empty() {
+            for address in &config.redis {
+                redis.extend(listen::tcp(Face::Redis, address, guarded).await?);
+            }
+        }
+        let unix = match inherited.unix {
+            Some(socket) => Some(UnixSocket::of_somebody_else(socket)?),
+            None => config.unix.as_deref().map(UnixSocket::bind).transpose()?,
         };
-        for address in &config.http {
-            sockets.http.extend(listen::tcp(Face::Http, address).await?);
-        }
-        for address in &config.redis {
-            sockets
-                .redis
-                .extend(listen::tcp(Face::Redis, address).await?);
-        }
-        sockets.unix = config.unix.as_deref().map(UnixSocket::bind).transpose()?;
-        Ok(sockets)
+        Ok(Sockets { http, redis, unix })
     }
 
     /// What programs that start a server wait for: SPEC 8 gives its form.
@@ -210,13 +258,13 @@ fn redis_options(config: &Config) -> resp::Options {
     resp::Options {
         nx_without_expiry: config.nx_without_expiry,
         allow_flush: config.allow_flush,
+        access: config.access.clone(),
         limits: resp::Limits {
             payload: config.limits.payload,
             result: config.limits.result,
             pipeline: config.limits.pipeline,
             ..resp::Limits::default()
         },
-        ..resp::Options::default()
     }
 }
 
@@ -225,6 +273,7 @@ fn http_options(config: &Config) -> http::Options {
         payload_limit: config.limits.payload,
         result_limit: config.limits.result,
         hosts: config.hosts.clone(),
+        access: config.access.clone(),
         header_timeout: config.limits.header_timeout,
         body_timeout: config.limits.body_timeout,
         idle_timeout: config.limits.idle_timeout,

@@ -45,11 +45,21 @@ impl Stop {
     }
 }
 
-/// The signals that end the process.
+/// The signals that the process takes.
 #[derive(Debug)]
 pub struct Signals {
     term: Signal,
     interrupt: Signal,
+    hangup: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// SIGHUP: to read the configuration again.
+    Reload,
+    /// To end: the signal's name, and the exit code that shells use for it.
+    Stop(&'static str, i32),
 }
 
 impl Signals {
@@ -72,14 +82,26 @@ impl Signals {
         Ok(Signals {
             term: take(SignalKind::terminate())?,
             interrupt: take(SignalKind::interrupt())?,
+            hangup: take(SignalKind::hangup())?,
         })
     }
 
-    /// Waits for the next one: its name, and the exit code that shells use for it.
-    pub async fn next(&mut self) -> (&'static str, i32) {
+    /// Waits for the next one; an end goes before a reload.
+    pub async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.term.recv() => ("SIGTERM", 128 + 15),
-            _ = self.interrupt.recv() => ("SIGINT", 128 + 2),
+            biased;
+            _ = self.term.recv() => Asked::Stop("SIGTERM", 128 + 15),
+            _ = self.interrupt.recv() => Asked::Stop("SIGINT", 128 + 2),
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+
+    /// Waits for the next one that asks for an end.
+    pub async fn stop(&mut self) -> (&'static str, i32) {
+        loop {
+            if let Asked::Stop(name, code) = self.next().await {
+                return (name, code);
+            }
         }
     }
 }

@@ -116,7 +116,7 @@ pub fn remove_leftover(path: impl AsRef<Path>) -> Result<(), StoreError> {
 }
 
 /// Copies the store in a file that nobody has open, and puts the copy in its place. `free` is how many bytes
-/// its file system has to spare.
+/// its file system has to spare. Where the copy would be no smaller, the old one stays.
 ///
 /// # Errors
 /// The store is as it was: damaged, in use, or its file system too full or failing.
@@ -161,6 +161,15 @@ pub fn compact(
         }
     };
     let after = fs::metadata(&fresh).map_err(failed)?;
+    if allocated(&after) >= allocated(&before) {
+        // The old one is as small as it gets.
+        fs::remove_file(&fresh).map_err(failed)?;
+        return Ok(Compacted {
+            before: allocated(&before),
+            after: allocated(&before),
+            rows,
+        });
+    }
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());

@@ -13,6 +13,7 @@
 //! drops tables in which nothing can be alive.
 
 mod backend;
+mod backup;
 mod bodies;
 mod check;
 mod checkpoint;
@@ -38,6 +39,9 @@ mod samples;
 mod tests;
 
 pub use backend::Source;
+pub use backup::{
+    BACKUP_FORMAT, Backup, BackupError, Contents, Copied, Head, Item, verify as verify_backup,
+};
 pub use check::{Facts, Finding, Report, Wanted, check, check_backend, lacking};
 pub use checkpoint::{Checkpoint, Committed};
 pub use codec::{CodecError, Part, decode_entry, encode_entry, encode_put, encode_record};

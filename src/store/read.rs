@@ -118,6 +118,10 @@ impl Reader {
         Reader { shared }
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Whether the store may hold the record: `false` is certain, about everything committed. Takes no
     /// read and, but for a shared lock, no lock.
     #[must_use]

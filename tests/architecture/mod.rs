@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each layer may import; `std` and crates are another matter.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("model", &["model"]),
     ("journal", &["journal", "model"]),
     ("store", &["store", "model"]),
     ("engine", &["engine", "journal", "store", "model"]),
     ("resp", &["resp", "engine", "model"]),
-    ("http", &["http", "engine", "model"]),
+    ("manual", &["manual"]),
+    ("http", &["http", "engine", "manual", "model"]),
     (
         "config",
         &[
@@ -28,8 +29,8 @@ const LAYERS: [(&str, &[&str]); 10] = [
     (
         "cli",
         &[
-            "cli", "server", "config", "error", "resp", "http", "engine", "journal", "store",
-            "model",
+            "cli", "server", "config", "error", "manual", "resp", "http", "engine", "journal",
+            "store", "model",
         ],
     ),
 ];

@@ -209,7 +209,7 @@ struct Reply {
 }
 
 impl Reply {
-    async fn read(response: Response<Full<Bytes>>) -> Reply {
+    async fn read(response: Response<onced::http::stream::Reply>) -> Reply {
         let (parts, body) = response.into_parts();
         let text =
             |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();

@@ -1,12 +1,12 @@
-//! Every transcript of the README, word for word: the commands are played by this test's own clients, and what
+//! Every transcript of the README and the manual, word for word: the commands are played by this test's own clients, and what
 //! the server answers has to be what is written, but for times, ports, folders and what was left of a lease.
 
 use std::fmt::Write as _;
 
-use crate::support::{Http, Server};
+use crate::support::{Http, Server, onced};
 
-fn readme() -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+fn file(path: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -99,13 +99,19 @@ fn curl(server: &Server, words: &[String]) -> String {
     String::from_utf8(http.answer().unwrap().body).unwrap()
 }
 
-#[test]
-fn the_transcripts_of_the_readme_are_what_happens() {
-    let text = readme();
+fn command(server: &Server, words: &[String]) -> String {
+    let url = format!("http://{}", server.http_address());
+    let output = onced().env("ONCED_URL", url).args(words).output().unwrap();
+    assert!(output.stderr.is_empty(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Plays what a text shows, on a server of its own, and tells how many commands there were.
+fn play(text: &str) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path());
     let mut played = 0;
-    for step in steps(&text) {
+    for step in steps(text) {
         let words = words(step.command);
         let answer = match words.first().map(String::as_str) {
             Some("curl") => curl(&server, &words[1..]),
@@ -118,8 +124,7 @@ fn the_transcripts_of_the_readme_are_what_happens() {
                 assert!(redis.rest().contains("acquired"), "{}", step.command);
                 String::new()
             }
-            Some("cargo") => {
-                assert_eq!(step.command, "cargo run --release -- serve");
+            Some("cargo" | "onced") if step.command.ends_with(" serve") => {
                 let shape = |line: &str| {
                     let words = line
                         .split_whitespace()
@@ -133,18 +138,36 @@ fn the_transcripts_of_the_readme_are_what_happens() {
                 );
                 step.output.clone()
             }
+            Some("onced") => command(&server, &words[1..]),
             other => panic!("nobody plays {other:?}"),
         };
         assert_eq!(plain(&answer), plain(&step.output), "{}", step.command);
         played += 1;
     }
+    played
+}
+
+#[test]
+fn the_transcripts_of_the_readme_are_what_happens() {
+    let played = play(&file("README.md"));
     assert!(played >= 6, "only {played} commands were found");
+}
+
+#[test]
+fn the_transcripts_of_the_manual_are_what_happens() {
+    for (chapter, least) in [("start", 4), ("http", 2), ("cli", 5)] {
+        let played = play(&file(&format!("src/manual/{chapter}.md")));
+        assert!(
+            played >= least,
+            "{chapter}: only {played} commands were found"
+        );
+    }
 }
 
 #[test]
 fn the_readme_has_a_client_in_each_of_four_languages() {
     // Run by tests/peers/run, which has the languages.
-    let text = readme();
+    let text = file("README.md");
     for language in ["php", "python", "js", "ruby"] {
         assert_eq!(blocks(&text, language).len(), 1, "{language}");
     }

@@ -258,3 +258,36 @@ fn a_client_that_does_not_read_holds_up_only_itself() {
         assert_eq!(greedy.reply(), Reply::Bytes(value.clone().into_bytes()));
     }
 }
+
+#[test]
+fn clients_that_stall_in_the_middle_of_large_commands_hold_nobody_else_up() {
+    let folder = folder();
+    let server = Server::with(&data(&folder), &SMALL);
+    let mut stalled: Vec<Redis> = (0..20).map(|_| server.redis()).collect();
+    for (number, client) in stalled.iter_mut().enumerate() {
+        client.send(&halves(&format!("k{number}")).0);
+    }
+    let begun = Instant::now();
+    let mut healthy = server.redis();
+    for number in 0..200 {
+        assert_eq!(healthy.command(&format!("SET s{number} v EX 9")), ok());
+    }
+    // Large ones have to wait until the stalled are let go: not for their body timeout of 30 s.
+    let value = "x".repeat(60_000);
+    assert_eq!(healthy.command(&format!("SET large {value} EX 9")), ok());
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+    let mut let_go = 0;
+    let slow = "ERR the command came too slowly while memory for requests is short";
+    for client in &mut stalled {
+        let_go += usize::from(client.reply() == Reply::Error(slow.into()));
+        if let_go > 5 {
+            break;
+        }
+    }
+    assert!(let_go > 5, "{let_go} of 20 were let go");
+    assert_eq!(healthy.command("EXISTS k0 k1"), Reply::Integer(0));
+}

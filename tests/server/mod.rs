@@ -1,8 +1,12 @@
 //! The real process: how it starts, what it refuses, and how it ends.
 
+mod access;
+mod config;
 mod faces;
 mod full;
 mod limits;
+mod reload;
+mod sockets;
 mod start;
 mod stop;
 mod verbs;

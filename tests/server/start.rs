@@ -1,7 +1,7 @@
 //! Starting: the ready line, settings and their order, and each start-up failure's code and message.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -351,13 +351,18 @@ fn the_service_manager_is_told_of_start_and_end() {
     ]);
     command.arg(data(&folder)).env("NOTIFY_SOCKET", &path);
     let server = Server::spawn(command).unwrap_or_else(|output| panic!("{output:?}"));
-    let ready = told();
-    assert!(
-        ready.contains("READY=1\n") && ready.contains("STATUS="),
-        "{ready}"
-    );
+    let until = |part: &str| {
+        loop {
+            let text = told();
+            if text.contains(part) {
+                return text;
+            }
+        }
+    };
+    let ready = until("READY=1\n");
+    assert!(ready.contains("STATUS=onced ready"), "{ready}");
     assert_eq!(server.term().code(), 0);
-    assert!(told().contains("STOPPING=1\n"));
+    until("STOPPING=1\n");
 }
 
 #[test]
@@ -401,4 +406,70 @@ fn nobody_needs_to_read_what_it_prints() {
     assert!(child.try_wait().unwrap().is_none(), "it has ended");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The server with its standard error somewhere else, as a shell writes it.
+fn serve_with(dir: &Path, redirection: &str) -> (std::process::Child, SocketAddr) {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("exec \"$@\" {redirection}"), "sh"]);
+    command.arg(onced().get_program());
+    command.args(["serve", "--config", "/dev/null", "--log", "trace"]);
+    command.args(["--http", "0", "--redis", "0", "--data-dir"]);
+    let mut child = command
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut ready).unwrap();
+    let redis = ready
+        .split(' ')
+        .find_map(|part| part.strip_prefix("redis="))
+        .unwrap_or_else(|| panic!("{ready:?}"));
+    (child, redis.parse().unwrap())
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    // Closed, a full disk, and a pipe that nobody reads: more lines than it holds.
+    for redirection in ["2>&-", "2>/dev/full", ""] {
+        let folder = folder();
+        let (mut child, redis) = serve_with(&data(&folder), redirection);
+        let mut client = Redis::connect(redis);
+        for number in 0..1000 {
+            // Gone with an answer unread: that breaks the connection, and is worth a line.
+            let mut broken = TcpStream::connect(redis).unwrap();
+            broken.write_all(b"PING\r\n").unwrap();
+            broken.peek(&mut [0]).unwrap();
+            drop(broken);
+            if number % 100 == 0 {
+                let set = client.command(&format!("SET k{number} v EX 100"));
+                assert_eq!(set, Reply::Status("OK".into()), "{redirection:?}");
+            }
+        }
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "{redirection:?}: it has ended"
+        );
+        let pid = child.id().to_string();
+        let kill = std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status();
+        assert!(kill.unwrap().success());
+        let begun = Instant::now();
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{redirection:?}: it does not stop"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert_eq!(ended.code(), Some(0), "{redirection:?}");
+    }
 }

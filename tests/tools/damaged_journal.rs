@@ -279,3 +279,38 @@ fn a_next_token_that_was_granted_already_is_found_and_raised() {
     there.extend(journaled(0..ENTRIES));
     assert_starts(&dir, &there, &[], token, "the next token");
 }
+
+#[test]
+fn where_decisions_are_dropped_what_was_pending_is_in_doubt() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = used(&folder);
+    let server = Server::start(&dir);
+    let mut http = server.http();
+    let claimed = http.post(
+        "/v1/claims/default/held?lease=1h&store=true",
+        &[b'p'; 70_000],
+    );
+    assert_eq!(claimed.status, 201, "{claimed:?}");
+    let token = claimed.json()["token"].as_u64().unwrap();
+    assert_eq!(server.term().code(), 0);
+    let mut journal = Journal::open(&dir);
+    journal.append(ENTRIES);
+    hit(&dir, &journal, ENTRIES - 2);
+    let repaired = run("check", &dir, &["--repair", "--yes"]);
+    assert_eq!(repaired.code, 0, "{repaired:?}");
+    let told = "what is pending becomes in_doubt";
+    assert!(repaired.stdout.contains(told), "{repaired:?}");
+
+    let server = Server::start(&dir);
+    let mut http = server.http();
+    let again = http.post("/v1/claims/default/held", b"");
+    assert_eq!(again.outcome(), "in_doubt");
+    let payload = http.get("/v1/claims/default/held/payload");
+    assert_eq!(payload.body, [b'p'; 70_000]);
+    let path = format!("/v1/claims/default/held/complete?token={token}");
+    assert_eq!(http.post(&path, b"").outcome(), "stale");
+    assert_eq!(
+        http.post("/v1/claims/default/held/complete", b"").status,
+        200
+    );
+}

@@ -38,6 +38,9 @@ pub(super) struct Watched<S> {
     link: Arc<Link>,
     header_timeout: Duration,
     idle_timeout: Duration,
+    /// How long a client may take nothing of an answer that comes piece by piece.
+    write_timeout: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
     deadline: Option<Pin<Box<Sleep>>>,
     /// What the deadline is for, while it stands.
     armed: Option<Silence>,
@@ -58,6 +61,8 @@ impl<S> Watched<S> {
             link,
             header_timeout: options.header_timeout,
             idle_timeout: options.idle_timeout,
+            write_timeout: options.body_timeout,
+            stalled: None,
             deadline: None,
             armed: None,
             begun: false,
@@ -117,6 +122,22 @@ impl<S> Watched<S> {
         Poll::Ready(())
     }
 
+    /// What came of a write: a client that takes nothing of a long answer for too long is given up.
+    fn taken(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() || self.link.stage() != Stage::Streaming {
+            self.stalled = None;
+            return written;
+        }
+        let timeout = self.write_timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// Bytes that hyper writes of its own accord. "Go on" is written while a request is in hand.
     fn hold_back(&mut self) -> bool {
         let own = self.link.stage() == Stage::Idle;
@@ -139,7 +160,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(cx, buffer) {
             Poll::Ready(Ok(())) if buffer.filled().len() == before => match this.link.stage() {
-                Stage::Deciding | Stage::Answered => {
+                Stage::Deciding | Stage::Answered | Stage::Streaming => {
                     this.link.park(cx.waker());
                     Poll::Pending
                 }
@@ -168,7 +189,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         if this.hold_back() {
             return Poll::Ready(Ok(bytes.len()));
         }
-        Pin::new(&mut this.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.taken(written, cx)
     }
 
     fn poll_write_vectored(
@@ -181,7 +203,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
             let bytes = slices.iter().map(|slice| slice.len());
             return Poll::Ready(Ok(bytes.fold(0, usize::saturating_add)));
         }
-        Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
+        this.taken(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -248,6 +271,7 @@ mod tests {
             (Stage::Reading, None, Some(0)),
             (Stage::Deciding, None, None),
             (Stage::Answered, None, None),
+            (Stage::Streaming, None, None),
             (Stage::Waiting, None, Some(0)),
             (Stage::Deciding, Some(Stage::Waiting), Some(0)),
             (Stage::Deciding, Some(Stage::Answered), None),

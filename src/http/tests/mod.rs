@@ -3,7 +3,9 @@
 mod batch;
 mod bodies;
 mod bulk;
+mod credentials;
 mod keys;
+mod manual;
 mod namespaces;
 mod outcomes;
 mod requests;
@@ -19,8 +21,7 @@ use hyper::header::HeaderMap;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
-use super::rights::Rights;
-use super::{Face, Link, Options, Readiness, handle, respond};
+use super::{Face, Options, Readiness, handle};
 use crate::engine::clock::{ManualClock, Source};
 use crate::engine::{self, Engine};
 use crate::model::policy::{FingerprintKind, Policy};
@@ -87,11 +88,6 @@ impl House {
         Reply::of(handle(&self.face, request).await).await
     }
 
-    async fn ask_with(&self, rights: Rights, method: &str, target: &str) -> Reply {
-        let request = request(method, target, &[], Bytes::new());
-        Reply::of(respond(&self.face, rights, request, &Link::default()).await).await
-    }
-
     fn advance(&self, millis: u64) {
         self.clock.advance(Span::from_millis(millis));
     }
@@ -115,7 +111,7 @@ fn request(
 }
 
 impl Reply {
-    async fn of(response: hyper::Response<Full<Bytes>>) -> Reply {
+    async fn of(response: hyper::Response<super::stream::Reply>) -> Reply {
         let (parts, body) = response.into_parts();
         Reply {
             status: parts.status.as_u16(),

@@ -7,7 +7,6 @@ use super::House;
 use crate::engine::Unavailable;
 use crate::http::answer::Answer;
 use crate::http::problem::Refusal;
-use crate::http::rights::{Right, Rights};
 
 #[tokio::test]
 async fn each_outcome_has_its_status_and_headers() {
@@ -270,39 +269,6 @@ async fn what_the_store_cannot_do_now_says_when_to_ask_again() {
         reply.assert_problem(status, outcome);
         assert_eq!(reply.header("retry-after"), retry_after);
     }
-}
-
-#[tokio::test]
-async fn operators_verbs_need_the_operate_right_and_by_hand_means_without_a_token() {
-    let house = House::new();
-    house.ask("POST", "/v1/claims/ns/k").await;
-    house.ask("POST", "/v1/claims/ns/k/fail?token=1").await;
-    let holder = Rights::up_to(Right::Use);
-    let refused = [
-        "POST /v1/claims/ns/k/complete",
-        "POST /v1/claims/ns/k/fail",
-        "POST /v1/claims/ns/k/replay?generation=1",
-        "DELETE /v1/claims/ns/k",
-    ];
-    for asked in refused {
-        let (method, target) = asked.split_once(' ').unwrap();
-        let reply = house.ask_with(holder, method, target).await;
-        reply.assert_problem(403, "forbidden");
-    }
-    let reply = house.ask_with(Rights::up_to(Right::Public), "GET", "/v1/claims/ns/k");
-    reply.await.assert_problem(403, "forbidden");
-    let allowed = [
-        ("POST", "/v1/claims/ns/k/complete?token=1", 412),
-        ("GET", "/v1/claims/ns/k", 200),
-        ("GET", "/healthz", 200),
-    ];
-    for (method, target, status) in allowed {
-        let reply = house.ask_with(holder, method, target).await;
-        assert_eq!(reply.status, status, "{target}");
-    }
-    let operator = Rights::up_to(Right::Operate);
-    let reply = house.ask_with(operator, "POST", "/v1/claims/ns/k/complete");
-    assert_eq!(reply.await.outcome(), "completed");
 }
 
 #[tokio::test]

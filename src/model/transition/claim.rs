@@ -12,12 +12,17 @@ use crate::model::time::{BootTime, Span, Timestamp};
 
 /// Decides a claim, in SPEC 3's order: bad input, (retention over: absent, decided by the caller), mismatch,
 /// resumed, then by state.
-pub(super) fn decide(context: Context<'_>, shown: Option<Shown>, claim: &Claim) -> Step {
+pub(super) fn decide(
+    context: Context<'_>,
+    shown: Option<Shown>,
+    claim: &Claim,
+    by: Option<Box<str>>,
+) -> Step {
     if let Err(bad) = check_json(context, claim) {
         return context.refuse(Verdict::BadInput(bad), None);
     }
     let Some(shown) = shown else {
-        return grant(context, None, claim, Reason::New);
+        return grant(context, None, claim, Reason::New, by);
     };
     if mismatch(&shown.record, claim) {
         return context.refuse(Verdict::Mismatch, Some(shown));
@@ -26,7 +31,9 @@ pub(super) fn decide(context: Context<'_>, shown: Option<Shown>, claim: &Claim) 
         return resume(context, shown);
     }
     match shown.state {
-        State::Pending if shown.orphaned => grant(context, Some(&shown), claim, Reason::Takeover),
+        State::Pending if shown.orphaned => {
+            grant(context, Some(&shown), claim, Reason::Takeover, by)
+        }
         State::Pending => context.refuse(Verdict::Busy, Some(shown)),
         State::Retry if context.now.boot < shown.record.not_before => {
             context.refuse(Verdict::Backoff, Some(shown))
@@ -37,7 +44,7 @@ pub(super) fn decide(context: Context<'_>, shown: Option<Shown>, claim: &Claim) 
         State::Retry => {
             let first = shown.record.attempt == 0 && shown.record.generation > 1;
             let reason = if first { Reason::Replay } else { Reason::Retry };
-            grant(context, Some(&shown), claim, reason)
+            grant(context, Some(&shown), claim, reason, by)
         }
         State::Done => duplicate(context, shown),
         State::InDoubt => context.refuse(Verdict::InDoubt, Some(shown)),
@@ -119,7 +126,13 @@ fn duplicate(context: Context<'_>, shown: Shown) -> Step {
 }
 
 /// Hands the work out: a new token, one attempt more.
-fn grant(context: Context<'_>, shown: Option<&Shown>, claim: &Claim, reason: Reason) -> Step {
+fn grant(
+    context: Context<'_>,
+    shown: Option<&Shown>,
+    claim: &Claim,
+    reason: Reason,
+    by: Option<Box<str>>,
+) -> Step {
     let Some(token) = context.token else {
         return context.refuse(Verdict::OutOfTokens, shown.cloned());
     };
@@ -154,12 +167,12 @@ fn grant(context: Context<'_>, shown: Option<&Shown>, claim: &Claim, reason: Rea
         Reason::Retry => Event::Retried,
         Reason::Replay => Event::AcquiredByReplay,
     };
-    let owner = record.owner.clone();
-    record.note(event, now.time, owner.clone());
+    let by = by.or_else(|| record.owner.clone());
+    record.note(event, now.time, by.clone());
     if let Mode::Once { result } = &claim.mode {
         record.once = true;
         record.finish(now.time, result.clone());
-        record.note(Event::Completed, now.time, owner);
+        record.note(Event::Completed, now.time, by);
     }
     let mut step = context.put(Verdict::Acquired(reason), record);
     step.granted = true;

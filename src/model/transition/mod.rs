@@ -65,13 +65,13 @@ pub fn apply(context: Context<'_>, record: Option<&Arc<Record>>, command: &Comma
     let shown = record.and_then(|record| show(record, context.policy, context.now));
     let by = command.by.clone();
     match &command.verb {
-        Verb::Claim(claim) => claim::decide(context, shown, claim),
+        Verb::Claim(claim) => claim::decide(context, shown, claim, by),
         Verb::Renew { token, lease } => verbs::renew(context, shown, *token, *lease),
-        Verb::Effect { token } => verbs::effect(context, shown, *token),
+        Verb::Effect { token } => verbs::effect(context, shown, *token, by),
         Verb::Complete {
             token: Some(token),
             result,
-        } => verbs::complete(context, shown, *token, result),
+        } => verbs::complete(context, shown, *token, result, by),
         Verb::Complete {
             token: None,
             result,
@@ -86,13 +86,14 @@ pub fn apply(context: Context<'_>, record: Option<&Arc<Record>>, command: &Comma
                 error: error.clone(),
                 retry_in: *retry_in,
                 bury: *bury,
+                by,
             };
             match token {
                 Some(token) => verbs::fail(context, &command.key, shown, *token, failure),
-                None => verbs::fail_by_hand(context, &command.key, shown, failure, by),
+                None => verbs::fail_by_hand(context, &command.key, shown, failure),
             }
         }
-        Verb::Release { token } => verbs::release(context, shown, *token),
+        Verb::Release { token } => verbs::release(context, shown, *token, by),
         Verb::Get => match shown {
             Some(_) => context.refuse(Verdict::Found, shown),
             None => context.refuse(Verdict::NotFound, None),
@@ -101,7 +102,7 @@ pub fn apply(context: Context<'_>, record: Option<&Arc<Record>>, command: &Comma
             verbs::replay(context, shown, *generation, *force, by)
         }
         Verb::Forget { force } => verbs::forget(context, shown, *force),
-        Verb::String(verb) => string::decide(context, shown, verb),
+        Verb::String(verb) => string::decide(context, shown, verb, by),
     }
 }
 

@@ -14,13 +14,18 @@ use crate::model::time::Timestamp;
 /// The last instant a string may end at: what fits Redis's signed milliseconds.
 const LAST: u64 = i64::MAX as u64;
 
-pub(super) fn decide(context: Context<'_>, shown: Option<Shown>, verb: &StringVerb) -> Step {
+pub(super) fn decide(
+    context: Context<'_>,
+    shown: Option<Shown>,
+    verb: &StringVerb,
+    by: Option<Box<str>>,
+) -> Step {
     match verb {
         StringVerb::Read => context.reply(StringReply::Read, shown),
-        StringVerb::Set(set) => decide_set(context, shown, set),
+        StringVerb::Set(set) => decide_set(context, shown, set, by),
         StringVerb::Delete { when } => delete(context, shown, when.as_ref()),
         StringVerb::Expire { to, when } => expire(context, shown, *to, *when),
-        StringVerb::Add(number) => add(context, shown, *number),
+        StringVerb::Add(number) => add(context, shown, *number, by),
         StringVerb::Digest => digest(context, shown),
     }
 }
@@ -33,7 +38,7 @@ enum End {
 }
 
 /// In this order: an end beyond time, a claim's record, the condition.
-fn decide_set(context: Context<'_>, shown: Option<Shown>, set: &Set) -> Step {
+fn decide_set(context: Context<'_>, shown: Option<Shown>, set: &Set, by: Option<Box<str>>) -> Step {
     let kept = shown.as_ref().and_then(|shown| shown.record.expires_at);
     let Some(end) = end(context, set.expiry, kept) else {
         return context.reply(StringReply::InvalidExpiry, None);
@@ -60,7 +65,7 @@ fn decide_set(context: Context<'_>, shown: Option<Shown>, set: &Set) -> Step {
     write(
         context,
         shown,
-        &set.value,
+        (&set.value, by),
         end,
         StringReply::Set { written: true },
     )
@@ -114,7 +119,7 @@ fn expire(context: Context<'_>, shown: Option<Shown>, to: Expiry, when: ExpireWh
 }
 
 /// An increment keeps the end and makes a fresh record otherwise, as a write does.
-fn add(context: Context<'_>, shown: Option<Shown>, number: i64) -> Step {
+fn add(context: Context<'_>, shown: Option<Shown>, number: i64, by: Option<Box<str>>) -> Step {
     if shown
         .as_ref()
         .is_some_and(|shown| shown.record.kind == Kind::Claim)
@@ -135,7 +140,7 @@ fn add(context: Context<'_>, shown: Option<Shown>, number: i64) -> Step {
     write(
         context,
         shown,
-        &Bytes::from(sum.to_string()),
+        (&Bytes::from(sum.to_string()), by),
         end,
         StringReply::Number(sum),
     )
@@ -156,11 +161,11 @@ fn digest(context: Context<'_>, shown: Option<Shown>) -> Step {
     }
 }
 
-/// Writes a fresh record; the answer shows the one before.
+/// Writes a fresh record with that value, by whom it may be known; the answer shows the one before.
 fn write(
     context: Context<'_>,
     shown: Option<Shown>,
-    value: &Bytes,
+    (value, by): (&Bytes, Option<Box<str>>),
     end: End,
     reply: StringReply,
 ) -> Step {
@@ -186,8 +191,8 @@ fn write(
     };
     record.finish(now, Some(KeptResult { body, status: None }));
     record.set_end(now, end);
-    record.note(Event::Acquired, now, None);
-    record.note(Event::Completed, now, None);
+    record.note(Event::Acquired, now, by.clone());
+    record.note(Event::Completed, now, by);
     let mut step = context.put(Verdict::String(reply), record);
     step.outcome.record = shown;
     step.granted = true;

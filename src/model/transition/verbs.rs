@@ -15,6 +15,8 @@ pub(super) struct Failure {
     pub(super) error: Option<Box<str>>,
     pub(super) retry_in: Option<Span>,
     pub(super) bury: bool,
+    /// Who says so, where that is known.
+    pub(super) by: Option<Box<str>>,
 }
 
 /// The lease runs from now; a lease given replaces the record's.
@@ -36,7 +38,12 @@ pub(super) fn renew(
 }
 
 /// From here the end of the lease means `in_doubt`, never a takeover.
-pub(super) fn effect(context: Context<'_>, shown: Option<Shown>, token: Token) -> Step {
+pub(super) fn effect(
+    context: Context<'_>,
+    shown: Option<Shown>,
+    token: Token,
+    by: Option<Box<str>>,
+) -> Step {
     let Some(held) = held(shown.as_ref(), token) else {
         return context.refuse(Verdict::Stale, shown);
     };
@@ -45,8 +52,8 @@ pub(super) fn effect(context: Context<'_>, shown: Option<Shown>, token: Token) -
     }
     let mut record = Record::clone(&held.record);
     record.effect_announced = true;
-    let owner = record.owner.clone();
-    record.note(Event::EffectAnnounced, context.now.time, owner);
+    let by = by.or_else(|| record.owner.clone());
+    record.note(Event::EffectAnnounced, context.now.time, by);
     context.put(Verdict::Announced, record)
 }
 
@@ -57,10 +64,11 @@ pub(super) fn complete(
     shown: Option<Shown>,
     token: Token,
     result: &KeptResult,
+    by: Option<Box<str>>,
 ) -> Step {
     if let Some(held) = held(shown.as_ref(), token) {
-        let owner = held.record.owner.clone();
-        return finish(context, &held.record, result, Event::Completed, owner);
+        let by = by.or_else(|| held.record.owner.clone());
+        return finish(context, &held.record, result, Event::Completed, by);
     }
     match shown {
         Some(shown) if shown.state == State::Done && shown.record.token == token => {
@@ -103,8 +111,12 @@ pub(super) fn fail(
         } else {
             Event::Failed
         };
-        let owner = held.record.owner.clone();
-        return put_aside(context, key, held, failure, event, owner);
+        let owner = || held.record.owner.clone();
+        let failure = Failure {
+            by: failure.by.or_else(owner),
+            ..failure
+        };
+        return put_aside(context, key, held, failure, event);
     }
     match shown {
         Some(shown) if failed_by(&shown.record, token) => {
@@ -120,7 +132,6 @@ pub(super) fn fail_by_hand(
     key: &RecordKey,
     shown: Option<Shown>,
     failure: Failure,
-    by: Option<Box<str>>,
 ) -> Step {
     let Some(shown) = shown else {
         return context.refuse(Verdict::NotFound, None);
@@ -132,7 +143,7 @@ pub(super) fn fail_by_hand(
             } else {
                 Event::FailedByHand
             };
-            put_aside(context, key, &shown, failure, event, by)
+            put_aside(context, key, &shown, failure, event)
         }
         State::Done => context.refuse(Verdict::Conflict(Conflict::AlreadyDone), Some(shown)),
         State::Pending => context.refuse(in_work(&shown), Some(shown)),
@@ -140,7 +151,12 @@ pub(super) fn fail_by_hand(
 }
 
 /// Nothing happened: absent if this was the only attempt of generation 1, else the attempt is given back.
-pub(super) fn release(context: Context<'_>, shown: Option<Shown>, token: Token) -> Step {
+pub(super) fn release(
+    context: Context<'_>,
+    shown: Option<Shown>,
+    token: Token,
+    by: Option<Box<str>>,
+) -> Step {
     let Some(held) = held(shown.as_ref(), token) else {
         return context.refuse(Verdict::Stale, shown);
     };
@@ -151,8 +167,8 @@ pub(super) fn release(context: Context<'_>, shown: Option<Shown>, token: Token) 
         return context.remove(Verdict::Released, held.clone());
     }
     let mut record = Record::clone(&held.record);
-    let owner = record.owner.clone();
-    record.note(Event::Released, context.now.time, owner);
+    let by = by.or_else(|| record.owner.clone());
+    record.note(Event::Released, context.now.time, by);
     record.attempt = record.attempt.saturating_sub(1);
     record.retry_at(context.now.boot);
     context.put(Verdict::Released, record)
@@ -316,11 +332,10 @@ fn put_aside(
     shown: &Shown,
     failure: Failure,
     event: Event,
-    by: Option<Box<str>>,
 ) -> Step {
     let mut record = Record::clone(&shown.record);
     record.last_error = failure.error;
-    record.note(event, context.now.time, by);
+    record.note(event, context.now.time, failure.by);
     if failure.bury || used_up(record.attempt, shown.max_attempts) {
         record.state = State::Dead;
         record.by_lease_end = false;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::transactions::Transaction;
 use super::{Call, Channel, Next, Refusal};
 use crate::engine::program::Watch;
-use crate::model::access::Credential;
+use crate::model::access::{Access, Credential};
 use crate::model::key::DEFAULT_NAMESPACE;
 use crate::resp::frame::integer;
 use crate::resp::reply::Protocol;
@@ -52,6 +52,8 @@ pub(in crate::resp) struct Connection {
     pub(in crate::resp) protocol: Protocol,
     pub(in crate::resp) quiet: Quiet,
     pub(in crate::resp) transaction: Transaction,
+    /// Who may do what, as of the batch that is being read.
+    pub(super) access: Arc<Access>,
     /// Who it is, where that is asked.
     pub(super) credential: Option<Arc<Credential>>,
     /// Keys that `EXEC` looks at first.
@@ -86,10 +88,11 @@ impl Quiet {
 
 impl Connection {
     /// A connection as it begins.
-    pub(in crate::resp) fn new(id: u64, peer: String) -> Connection {
+    pub(in crate::resp) fn new(id: u64, peer: String, access: Arc<Access>) -> Connection {
         Connection {
             id,
             peer,
+            access,
             ..Connection::default()
         }
     }
@@ -99,9 +102,20 @@ impl Connection {
         namespace(self.database).unwrap_or(DEFAULT_NAMESPACE)
     }
 
-    /// Whether it has given a secret.
+    /// Whether it has given a secret, or none is asked for.
     pub(in crate::resp) fn is_known(&self) -> bool {
-        self.credential.is_some()
+        self.credential.is_some() || !self.access.is_required()
+    }
+
+    /// The credentials that are in force. Who it was, it is as far as that credential is still among them, with
+    /// what it allows now.
+    pub(in crate::resp) fn set_access(&mut self, access: Arc<Access>) {
+        if Arc::ptr_eq(&access, &self.access) {
+            return;
+        }
+        let known = self.credential.take();
+        self.credential = known.and_then(|known| access.again(&known).cloned());
+        self.access = access;
     }
 
     /// As it is, without what `EXEC` ends.
@@ -112,6 +126,7 @@ impl Connection {
             protocol: self.protocol,
             quiet: self.quiet,
             transaction: Transaction::None,
+            access: self.access.clone(),
             credential: self.credential.clone(),
             watches: Vec::new(),
             subscriptions: self.subscriptions.clone(),
@@ -127,6 +142,7 @@ impl Connection {
         Connection {
             id: self.id,
             database: self.database,
+            access: self.access.clone(),
             credential: self.credential.clone(),
             ..Connection::default()
         }
@@ -220,7 +236,7 @@ pub(super) fn auth(call: &mut Call<'_>) -> Result<Next, Refusal> {
         [_, user, secret] => (Some(user), secret),
         _ => return Err(Refusal::SYNTAX),
     };
-    if user.is_none() && !call.face.options.access.is_required() {
+    if user.is_none() && !call.connection.access.is_required() {
         return Err(Refusal::new(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
@@ -235,12 +251,12 @@ fn log_in(call: &mut Call<'_>, user: Option<&Bytes>, secret: &[u8]) -> Result<()
     let name = user
         .map(|name| &name[..])
         .filter(|name| *name != b"default");
-    let access = &call.face.options.access;
+    let access = &call.connection.access;
     if !access.is_required() {
         return name.map_or(Ok(()), |_| Err(WRONG_PASSWORD));
     }
     let found = access.find(name, secret).ok_or(WRONG_PASSWORD)?;
-    call.connection.credential = Some(Arc::new(found.clone()));
+    call.connection.credential = Some(found.clone());
     Ok(())
 }
 
@@ -280,7 +296,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<Next, Refusal> {
     }
     if let Some((user, secret)) = user {
         log_in(call, Some(user), secret)?;
-    } else if call.face.options.access.is_required() && call.connection.credential.is_none() {
+    } else if !call.connection.is_known() {
         return Err(Refusal::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP \

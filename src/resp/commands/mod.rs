@@ -283,7 +283,7 @@ pub(super) fn run(call: &mut Call<'_>) -> Result<Next, Refusal> {
 fn run_or_queue(call: &mut Call<'_>) -> Result<Next, Refusal> {
     let (found, command) = described(call.args)?;
     call.name = command.name;
-    rights::check(&call.face.options.access, call.connection, command)?;
+    rights::check(call.connection, command)?;
     if call.connection.only_subscribes() && !pubsub::allowed(found.name) {
         return Err(Refusal::from(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
@@ -301,9 +301,9 @@ fn run_or_queue(call: &mut Call<'_>) -> Result<Next, Refusal> {
 fn run_checked(call: &mut Call<'_>, command: &Description) -> Result<Next, Refusal> {
     let before = call.units.len();
     let next = (command.run)(call)?;
-    rights::check_units(
+    rights::sign_units(
         call.connection,
-        call.units.get(before..).unwrap_or_default(),
+        call.units.get_mut(before..).unwrap_or_default(),
     )?;
     if let Next::Ask(question) = &next {
         rights::check_question(call.connection, question)?;
@@ -356,7 +356,7 @@ pub(super) fn in_script(
     if command.is("noscript") || command.group == "once" {
         return Err(NOT_FROM_SCRIPT);
     }
-    rights::check(&face.options.access, connection, command)?;
+    rights::check(connection, command)?;
     if reads && command.is("write") {
         return Err(Refusal::new(
             "ERR Write commands are not allowed from read-only scripts.",

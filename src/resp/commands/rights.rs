@@ -2,7 +2,7 @@
 
 use super::{Connection, Description, Question, Refusal};
 use crate::engine::Unit;
-use crate::model::access::{Access, Right};
+use crate::model::access::Right;
 use crate::resp::program::Item;
 
 const NO_AUTH: Refusal = Refusal::new("NOAUTH Authentication required.");
@@ -22,12 +22,8 @@ fn needed(command: &Description) -> Option<Right> {
 }
 
 /// Whether the connection may run a command at all.
-pub(super) fn check(
-    access: &Access,
-    connection: &Connection,
-    command: &Description,
-) -> Result<(), Refusal> {
-    if !access.is_required() || command.is("no_auth") {
+pub(super) fn check(connection: &Connection, command: &Description) -> Result<(), Refusal> {
+    if !connection.access.is_required() || command.is("no_auth") {
         return Ok(());
     }
     let credential = connection.credential.as_ref().ok_or(NO_AUTH)?;
@@ -40,16 +36,18 @@ pub(super) fn check(
     }
 }
 
-/// Whether it may do that in these namespaces.
-pub(super) fn check_units(connection: &Connection, units: &[Unit]) -> Result<(), Refusal> {
+/// Whether it may do that in these namespaces; if so, the commands say whose they are.
+pub(super) fn sign_units(connection: &Connection, units: &mut [Unit]) -> Result<(), Refusal> {
     let Some(credential) = &connection.credential else {
         return Ok(());
     };
-    let mut commands = units.iter().flat_map(Unit::commands);
-    match commands.all(|command| credential.reaches(command.key.namespace())) {
-        true => Ok(()),
-        false => Err(NO_KEY),
+    for command in units.iter_mut().flat_map(Unit::commands_mut) {
+        if !credential.reaches(command.key.namespace()) {
+            return Err(NO_KEY);
+        }
+        command.by = Some(credential.name.clone());
     }
+    Ok(())
 }
 
 /// The same of what is asked beside decisions.

@@ -169,3 +169,44 @@ fn somebody_unknown_sends_little_or_is_closed() {
         );
     }
 }
+
+#[test]
+fn the_history_says_who_it_was() {
+    let mut desk = desk();
+    desk.say("AUTH w0rk\nONCE.CLAIM k\nMULTI\nONCE.FAIL k 1\nEXEC");
+    let record = desk.say("ONCE.GET k");
+    assert_eq!(record.matches("by $6 worker").count(), 2, "{record}");
+}
+
+#[test]
+fn credentials_that_are_changed_hold_for_open_connections_too() {
+    let mut desk = desk();
+    desk.say("AUTH w0rk");
+    assert_eq!(desk.say("SET a 1"), "+OK");
+    let credential = |secret: &str, right| Credential {
+        name: "worker".into(),
+        sha256: sha256(secret.as_bytes()),
+        rights: Rights::of(&[right]),
+        namespaces: None,
+    };
+    let set = |desk: &Desk, credentials| {
+        let access = Access::new(credentials);
+        desk.face.set_access(std::sync::Arc::new(access));
+    };
+    set(&desk, vec![credential("w0rk", Right::Read)]);
+    desk.check(&[
+        (
+            "SET a 2",
+            "-NOPERM User worker has no permissions to run the 'set' command",
+        ),
+        ("GET a", "$1 1"),
+    ]);
+    set(&desk, vec![credential("else", Right::Claim)]);
+    desk.check(&[
+        ("GET a", NO_AUTH),
+        ("AUTH w0rk", WRONG),
+        ("AUTH else\nSET a 2", "+OK +OK"),
+    ]);
+    set(&desk, Vec::new());
+    desk.check(&[("GET a", "$1 2")]);
+}

@@ -1,4 +1,4 @@
-//! The manual's chapter "From Redis": its examples run, and its list of commands is that of the table.
+//! The manual's chapters on the Redis protocol: their examples run, and the list of commands is that of the table.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::resp::commands::listed;
 
 const HEAD: &str = "| command | what it does | since Redis |\n|---|---|---|\n";
 
-fn chapter() -> (std::path::PathBuf, String) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/from-redis.md");
+fn chapter(name: &str) -> (std::path::PathBuf, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/manual/{name}.md"));
     let text = std::fs::read_to_string(&path).expect("the chapter");
     (path, text)
 }
@@ -19,7 +19,7 @@ fn the_list_of_commands_is_that_of_the_table() {
     let rows: String = listed()
         .map(|(name, summary, since)| format!("| `{name}` | {summary} | {since} |\n"))
         .collect();
-    let (path, text) = chapter();
+    let (path, text) = chapter("redis");
     let (before, list) = text.split_once(HEAD).expect("the list has its head");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, format!("{before}{HEAD}{rows}")).expect("it can be written");
@@ -47,9 +47,12 @@ fn shown(parts: &mut std::str::Split<'_, &str>) -> String {
 
 #[test]
 fn every_example_is_answered_as_it_is_written() {
-    let (_, text) = chapter();
-    let examples: Vec<&str> = text.split("```redis\n").skip(1).collect();
-    assert!(examples.len() >= 7, "{} examples", examples.len());
+    let texts = ["redis", "from-redis"].map(|name| chapter(name).1);
+    let examples: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| text.split("```redis\n").skip(1))
+        .collect();
+    assert!(examples.len() >= 10, "{} examples", examples.len());
     for example in examples {
         let mut desk = Desk::new();
         let (lines, _) = example.split_once("```").expect("an end");
