@@ -105,6 +105,7 @@ where
             request.answer_namespace(&name, link).await
         }
         Action::Backup => {
+            credentials::check_reaches_all(&request.caller)?;
             request.body(body).await?;
             if parts.method == Method::HEAD {
                 return Ok(Answer::stream(None));
