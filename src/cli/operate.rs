@@ -13,7 +13,7 @@ use super::holder::Key;
 use super::{Exit, Failure, show};
 use crate::model::key::{DEFAULT_NAMESPACE, check_namespace};
 
-/// Another round, in a new generation: of one record, or of all that a filter finds
+/// Another round, in a new generation
 #[derive(Args, Debug)]
 pub(super) struct Replay {
     /// The key: any bytes

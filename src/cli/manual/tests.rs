@@ -182,6 +182,16 @@ fn the_table_of_limits_is_that_of_the_constants() {
             bad,
         ),
         ("`wait`", format!("up to {}", MAX_WAIT), "", bad),
+        (
+            "claims that wait",
+            format!(
+                "{} and {} of their keys and bodies",
+                engine::MAX_WAITERS,
+                bytes(engine::MAX_WAITING_BYTES)
+            ),
+            "",
+            "`unavailable` (503, `TRYAGAIN`)",
+        ),
         ("records on a page", format!("1 to {MAX_LIST}"), "", bad),
         (
             "claims of a batch",
