@@ -9,6 +9,7 @@
 //! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
 pub mod backup;
+mod bulk;
 mod checkpoint;
 pub mod clock;
 mod commit;
@@ -48,6 +49,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
+pub use self::bulk::Replays;
 use self::clock::{Source, Timer};
 use self::core::{Asked, Core, Fetched, Phase};
 use self::cost::Cost;

@@ -90,6 +90,20 @@ pub(super) fn lacking(caller: &Caller, right: Right) -> Refusal {
     ))
 }
 
+/// Lets a caller have what is of all namespaces.
+///
+/// # Errors
+/// 403.
+pub(super) fn check_reaches_all(caller: &Caller) -> Result<(), Refusal> {
+    if caller.reaches_all() {
+        return Ok(());
+    }
+    let name = caller.name().unwrap_or_default();
+    Err(Refusal::forbidden(format!(
+        "the credential {name} is for some namespaces, and this is of all; use one without a list of namespaces"
+    )))
+}
+
 /// Lets a caller go where his credential reaches.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use super::batch::MAX_BATCH;
 use super::params::cursor;
 use super::problem::{self, Refusal};
-use crate::engine::{Namespace, Page, States};
+use crate::engine::{Namespace, Page, Replays, States};
 use crate::model::body::Body;
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Field, Fields, Outcome};
@@ -143,6 +143,31 @@ impl Results {
         self.0.extend_from_slice(b"]}");
         self.0
     }
+}
+
+/// What a page of replays came to.
+#[must_use]
+pub fn replays(namespace: &str, replays: &Replays) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL);
+    let mut object = Object::begin(&mut out);
+    object.member("namespace");
+    text(object.out, namespace);
+    object.member("replayed");
+    number(object.out, replays.replayed);
+    object.member("skipped");
+    let mut skipped = Object::begin(object.out);
+    for (why, count) in &replays.skipped {
+        skipped.member(why);
+        number(skipped.out, *count);
+    }
+    skipped.end();
+    object.member("next");
+    match &replays.next {
+        Some(key) => text(object.out, &cursor(key)),
+        None => object.out.extend_from_slice(b"null"),
+    }
+    object.end();
+    out
 }
 
 /// A claim of an atomic batch met a record that is done, as a problem document (RFC 9457).

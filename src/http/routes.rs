@@ -81,6 +81,8 @@ pub enum Action {
     Stats,
     /// The figures, for Prometheus.
     Metrics,
+    /// Replays its records by a filter.
+    ReplayPage,
     /// A backup.
     Backup,
     /// The process runs.
@@ -234,6 +236,26 @@ const EVENTS: &[Param] = &[
         "follow",
         Kind::Flag,
         "Goes on with those to come, as they become durable.",
+    ),
+];
+
+const REPLAY_PAGE: &[Param] = &[
+    required(
+        "state",
+        Kind::State,
+        "Only records that show in this state: dead, in_doubt, retry, or done with force.",
+    ),
+    param("prefix", Kind::Bytes, "Only keys that begin so."),
+    FORCE_REPLAY,
+    param(
+        "cursor",
+        Kind::Cursor,
+        "Where to go on: `next` of the page before.",
+    ),
+    param(
+        "limit",
+        Kind::Number(1, MAX_LIST as u64),
+        "Records of a page; 100 if not given.",
     ),
 ];
 
@@ -459,6 +481,20 @@ pub static ROUTES: &[Route] = &[
         body: BodyUse::Policy,
         right: Some(Right::Admin),
         summary: "Replaces the policy whole: what is absent is the default.",
+    },
+    Route {
+        method: Method::POST,
+        path: &[
+            Segment::Fixed("v1"),
+            Segment::Fixed("namespaces"),
+            Segment::Namespace,
+            Segment::Fixed("replay"),
+        ],
+        action: Action::ReplayPage,
+        params: REPLAY_PAGE,
+        body: BodyUse::None,
+        right: Some(Right::Operate),
+        summary: "Another round for each record of a page; a page sent again does no harm.",
     },
     Route {
         method: Method::GET,

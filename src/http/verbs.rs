@@ -23,7 +23,7 @@ use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
 use crate::model::key::{DEFAULT_NAMESPACE, RecordKey, check_namespace};
 use crate::model::outcome::{Outcome, Verdict};
-use crate::model::record::{KeptResult, Lsn, OnLeaseEnd};
+use crate::model::record::{KeptResult, Lsn, OnLeaseEnd, State};
 use crate::model::time::Span;
 
 /// Records on a page where the request does not say.
@@ -128,7 +128,9 @@ where
                 _ => Answer::metrics(metrics::openmetrics(figures)),
             })
         }
+        Action::ReplayPage => request.replay_page(body, link).await,
         Action::Backup => {
+            credentials::check_reaches_all(&request.caller)?;
             request.body(body).await?;
             if parts.method == Method::HEAD {
                 return Ok(Answer::stream(None));
@@ -190,6 +192,32 @@ impl Asked<'_> {
         let states = engine.states(name).await?;
         let namespace = engine.namespace(name).await?;
         Ok(Answer::json(json::namespace(&namespace, &states)))
+    }
+
+    async fn replay_page<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let (list, force) = (self.list()?, self.params.flag("force"));
+        match list.state {
+            Some(State::Done) if !force => {
+                return Err(Refusal::bad_input(
+                    "records that are done are replayed only with force=true",
+                ));
+            }
+            Some(State::Pending) => {
+                return Err(Refusal::bad_input(
+                    "a pending record is in somebody's hands, or a claim gets it anyway; state is dead, in_doubt, retry or done",
+                ));
+            }
+            _ => {}
+        }
+        self.body(body).await?;
+        link.set(Stage::Deciding);
+        let namespace = list.namespace.clone();
+        let by = self.caller.name().map(Box::from);
+        let replays = self.face.engine.replay_page(list, force, by).await?;
+        Ok(Answer::json(json::replays(&namespace, &replays)))
     }
 
     async fn batch<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
@@ -373,6 +401,7 @@ impl Asked<'_> {
             | Action::Events
             | Action::Stats
             | Action::Metrics
+            | Action::ReplayPage
             | Action::Backup
             | Action::Healthz
             | Action::Readyz

@@ -35,7 +35,10 @@ fn the_reference_of_http_is_that_of_the_route_table() {
             route.method,
             route.pattern(),
             route.summary,
-            format!("{:?}", route.right).to_lowercase(),
+            route.right.map_or_else(
+                || "none".to_owned(),
+                |right| format!("{right:?}").to_lowercase()
+            ),
         ));
         let body = match format!("{:?}", route.body).to_lowercase() {
             none if none == "none" => String::new(),

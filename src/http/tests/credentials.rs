@@ -234,3 +234,27 @@ async fn credentials_that_are_changed_hold_from_the_next_request_on() {
     house.face.set_access(Arc::default());
     assert_eq!(house.ask("GET", "/v1/namespaces").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_backup_is_of_all_namespaces_and_so_has_to_be_the_credential() {
+    let house = House::with(Options {
+        access: Access::new(vec![
+            credential("local", "local!", &Right::ALL, &["orders"]),
+            credential("ops", "ops!", &[Right::Read, Right::Operate], &[]),
+            credential("root", "root!", &Right::ALL, &[]),
+        ]),
+        ..Options::default()
+    });
+    for (name, status) in [("local", 403), ("ops", 403), ("root", 200)] {
+        for method in ["HEAD", "GET"] {
+            let reply = ask(&house, name, &format!("{method} /v1/backup")).await;
+            assert_eq!(reply.status, status, "{name} {method}");
+            let is_backup = reply.body.starts_with(b"onced backup");
+            assert_eq!(
+                is_backup,
+                (status, method) == (200, "GET"),
+                "{name} {method}"
+            );
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 mod batch;
 mod bodies;
+mod bulk;
 mod credentials;
 mod events;
 mod keys;
