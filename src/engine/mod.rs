@@ -459,12 +459,17 @@ impl Engine {
         if let [unit @ Unit::One(command)] = &units[..]
             && let Some(wait) = wait_of(command)
         {
-            return vec![self.decide_in_time(unit, wait).await];
+            let timer = Timer::start();
+            let answers = vec![self.decide_in_time(unit, wait).await];
+            self.counted(&units, &answers, &timer);
+            return answers;
         }
         let mut answers = Vec::with_capacity(units.len());
         let mut rest = units.as_slice();
         while !rest.is_empty() {
+            let timer = Timer::start();
             let some = self.submit_part(rest).await;
+            self.counted(rest, &some.answers, &timer);
             rest = rest.get(some.units..).unwrap_or_default();
             answers.extend(some.answers);
         }
@@ -483,10 +488,15 @@ impl Engine {
             },
             units => self.submit_part(units).await,
         };
-        let commands = units.iter().take(some.units).flat_map(Unit::commands);
-        let metrics = &self.inner.metrics;
-        metrics.answered(self.face, commands, &some.answers, timer.elapsed());
+        self.counted(units, &some.answers, &timer);
         some
+    }
+
+    /// Counts the answers of the first of the units.
+    fn counted(&self, units: &[Unit], answers: &[Result<Outcome, Unavailable>], timer: &Timer) {
+        let commands = units.iter().flat_map(Unit::commands);
+        let metrics = &self.inner.metrics;
+        metrics.answered(self.face, commands, answers, timer.elapsed());
     }
 
     async fn submit_part(&self, units: &[Unit]) -> Submitted {
