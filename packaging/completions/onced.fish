@@ -40,13 +40,17 @@ complete -c onced -n "__fish_onced_needs_command" -f -a "forget" -d 'Remove the 
 complete -c onced -n "__fish_onced_needs_command" -f -a "run" -d 'Run a command once per key'
 complete -c onced -n "__fish_onced_needs_command" -f -a "check" -d 'Check a data directory that no server has open: every record, body, frame and entry'
 complete -c onced -n "__fish_onced_needs_command" -f -a "compact" -d 'Give the space of what is gone back to the file system: copies the store of a data directory that no server has open, and puts the copy in its place'
+complete -c onced -n "__fish_onced_needs_command" -f -a "config" -d 'Print what `onced serve` with these arguments would have in force, and where each value comes from'
+complete -c onced -n "__fish_onced_needs_command" -f -a "token" -d 'Make secrets for clients'
+complete -c onced -n "__fish_onced_needs_command" -f -a "backup" -d 'Take a backup of the running server: a new file, read back before it gets its name'
+complete -c onced -n "__fish_onced_needs_command" -f -a "restore" -d 'Make the store of an empty data directory from a backup'
 complete -c onced -n "__fish_onced_needs_command" -f -a "manual" -d 'Read the manual'
 complete -c onced -n "__fish_onced_needs_command" -f -a "man" -d 'Write a man page for onced and for each of its verbs'
 complete -c onced -n "__fish_onced_needs_command" -f -a "completions" -d 'Print the completions of a shell'
 complete -c onced -n "__fish_onced_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c onced -n "__fish_onced_using_subcommand serve" -l config -d 'The configuration file [default: /etc/onced/onced.toml, if there is one]' -r -F
 complete -c onced -n "__fish_onced_using_subcommand serve" -l data-dir -d 'Where everything is kept [default: $STATE_DIRECTORY, $XDG_STATE_HOME/onced or ~/.local/state/onced]' -r -F
-complete -c onced -n "__fish_onced_using_subcommand serve" -l trust-network -d 'Allow addresses that other machines reach; whoever reaches them may do everything' -r -f -a "true\t''
+complete -c onced -n "__fish_onced_using_subcommand serve" -l trust-network -d 'Allow addresses that other machines reach without tokens; whoever reaches them may do everything' -r -f -a "true\t''
 false\t''"
 complete -c onced -n "__fish_onced_using_subcommand serve" -l threads -d 'Threads that serve [default: 1 below 4 cores, else one less than cores, at most 8]' -r
 complete -c onced -n "__fish_onced_using_subcommand serve" -l log -d 'Log lines to write: error, warn, info, debug, trace [default: info]' -r
@@ -82,6 +86,7 @@ complete -c onced -n "__fish_onced_using_subcommand claim" -l content-type -d 'T
 complete -c onced -n "__fish_onced_using_subcommand claim" -l result -d 'With --once: kept as the result' -r
 complete -c onced -n "__fish_onced_using_subcommand claim" -l wait -d 'How long to wait where the answer would be busy or backoff' -r
 complete -c onced -n "__fish_onced_using_subcommand claim" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand claim" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand claim" -l store -d 'Keep the payload and hand it to every later holder'
 complete -c onced -n "__fish_onced_using_subcommand claim" -l once -d 'Done in the step that acquires'
 complete -c onced -n "__fish_onced_using_subcommand claim" -l json -d 'Print the body of the answer as it is'
@@ -89,6 +94,7 @@ complete -c onced -n "__fish_onced_using_subcommand claim" -s h -l help -d 'Prin
 complete -c onced -n "__fish_onced_using_subcommand complete" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand complete" -l token -d 'The token that the claim was granted; without one the record is resolved by hand' -r
 complete -c onced -n "__fish_onced_using_subcommand complete" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand complete" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand complete" -l result -d 'The result' -r
 complete -c onced -n "__fish_onced_using_subcommand complete" -l result-file -d 'A file with the result; - is standard input' -r -F
 complete -c onced -n "__fish_onced_using_subcommand complete" -l content-type -d 'The result\'s content type' -r
@@ -98,17 +104,20 @@ complete -c onced -n "__fish_onced_using_subcommand complete" -s h -l help -d 'P
 complete -c onced -n "__fish_onced_using_subcommand renew" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand renew" -l token -d 'The token that the claim was granted' -r
 complete -c onced -n "__fish_onced_using_subcommand renew" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand renew" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand renew" -l lease -d 'Replaces the record\'s lease' -r
 complete -c onced -n "__fish_onced_using_subcommand renew" -l json -d 'Print the body of the answer as it is'
 complete -c onced -n "__fish_onced_using_subcommand renew" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand effect" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand effect" -l token -d 'The token that the claim was granted' -r
 complete -c onced -n "__fish_onced_using_subcommand effect" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand effect" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand effect" -l json -d 'Print the body of the answer as it is'
 complete -c onced -n "__fish_onced_using_subcommand effect" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand fail" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand fail" -l token -d 'The token that the claim was granted; without one the record is resolved by hand' -r
 complete -c onced -n "__fish_onced_using_subcommand fail" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand fail" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand fail" -l error -d 'Why, for people' -r
 complete -c onced -n "__fish_onced_using_subcommand fail" -l retry-in -d 'When the next attempt may start; 0 is at once' -r
 complete -c onced -n "__fish_onced_using_subcommand fail" -l json -d 'Print the body of the answer as it is'
@@ -117,10 +126,12 @@ complete -c onced -n "__fish_onced_using_subcommand fail" -s h -l help -d 'Print
 complete -c onced -n "__fish_onced_using_subcommand release" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand release" -l token -d 'The token that the claim was granted' -r
 complete -c onced -n "__fish_onced_using_subcommand release" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand release" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand release" -l json -d 'Print the body of the answer as it is'
 complete -c onced -n "__fish_onced_using_subcommand release" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand get" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand get" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand get" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand get" -l result -d 'Only the result\'s bytes'
 complete -c onced -n "__fish_onced_using_subcommand get" -l payload -d 'Only the payload\'s bytes'
 complete -c onced -n "__fish_onced_using_subcommand get" -l json -d 'Print the body of the answer as it is'
@@ -131,17 +142,20 @@ complete -c onced -n "__fish_onced_using_subcommand list" -l prefix -d 'Only key
 complete -c onced -n "__fish_onced_using_subcommand list" -l cursor -d 'Where to go on, as the page before told' -r
 complete -c onced -n "__fish_onced_using_subcommand list" -l limit -d 'Records on a page, 1 to 1000 [default: 100]' -r
 complete -c onced -n "__fish_onced_using_subcommand list" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand list" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand list" -l due -d 'Only what a claim would get: orphans and due retries'
 complete -c onced -n "__fish_onced_using_subcommand list" -l json -d 'Print the body of the answer as it is'
 complete -c onced -n "__fish_onced_using_subcommand list" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand replay" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand replay" -l generation -d 'The generation that was seen: the record is left alone if there is another by now' -r
 complete -c onced -n "__fish_onced_using_subcommand replay" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand replay" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand replay" -l force -d 'Also a record that is done'
 complete -c onced -n "__fish_onced_using_subcommand replay" -l json -d 'Print the body of the answer as it is'
 complete -c onced -n "__fish_onced_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand forget" -l ns -d 'The namespace' -r
 complete -c onced -n "__fish_onced_using_subcommand forget" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand forget" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand forget" -l force -d 'Also while a lease runs'
 complete -c onced -n "__fish_onced_using_subcommand forget" -l json -d 'Print the body of the answer as it is'
 complete -c onced -n "__fish_onced_using_subcommand forget" -s h -l help -d 'Print help'
@@ -163,6 +177,7 @@ skip\t''"
 complete -c onced -n "__fish_onced_using_subcommand run" -l exit-codes -d 'Whose exit code: the command\'s where it ran, or onced\'s own' -r -f -a "command\t''
 onced\t''"
 complete -c onced -n "__fish_onced_using_subcommand run" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand run" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
 complete -c onced -n "__fish_onced_using_subcommand run" -l capture -d 'Keep the last 64 KiB of the command\'s standard output as the result'
 complete -c onced -n "__fish_onced_using_subcommand run" -l at-most-once -d 'Announce the side effect first: after a crash a person decides, nobody runs it again'
 complete -c onced -n "__fish_onced_using_subcommand run" -l json -d 'Print the body of the answer as it is'
@@ -175,24 +190,73 @@ complete -c onced -n "__fish_onced_using_subcommand check" -s h -l help -d 'Prin
 complete -c onced -n "__fish_onced_using_subcommand compact" -l data-dir -d 'The data directory' -r -F
 complete -c onced -n "__fish_onced_using_subcommand compact" -l json -d 'Print JSON'
 complete -c onced -n "__fish_onced_using_subcommand compact" -s h -l help -d 'Print help'
+complete -c onced -n "__fish_onced_using_subcommand config" -l config -d 'The configuration file [default: /etc/onced/onced.toml, if there is one]' -r -F
+complete -c onced -n "__fish_onced_using_subcommand config" -l data-dir -d 'Where everything is kept [default: $STATE_DIRECTORY, $XDG_STATE_HOME/onced or ~/.local/state/onced]' -r -F
+complete -c onced -n "__fish_onced_using_subcommand config" -l trust-network -d 'Allow addresses that other machines reach without tokens; whoever reaches them may do everything' -r -f -a "true\t''
+false\t''"
+complete -c onced -n "__fish_onced_using_subcommand config" -l threads -d 'Threads that serve [default: 1 below 4 cores, else one less than cores, at most 8]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l log -d 'Log lines to write: error, warn, info, debug, trace [default: info]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l http -d 'Where to serve HTTP; may be repeated [default: localhost:6623]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l unix -d 'Serve HTTP on this Unix socket too' -r -F
+complete -c onced -n "__fish_onced_using_subcommand config" -l host -d 'A Host name that clients may use beside the loopback ones; may be repeated' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l redis -d 'Where to serve the Redis protocol; may be repeated [default: localhost:6624]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l nx-without-expiry -d 'What SET NX without expiry means: retention, forever or error [default: retention]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l allow-flush -d 'Let FLUSHALL and FLUSHDB delete' -r -f -a "true\t''
+false\t''"
+complete -c onced -n "__fish_onced_using_subcommand config" -l max-payload -d 'The longest payload of a claim, up to 32MiB [default: 1MiB]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l max-result -d 'The longest result, and value of a string, up to 32MiB [default: 1MiB]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l max-connections -d 'Connections over all faces [default: 10000]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l max-pipeline -d 'Commands of one Redis connection that are decided together [default: 10000]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l max-in-flight -d 'Bytes in flight over all connections, then reading pauses [default: 256MiB]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l recent-memory -d 'Memory for recent writes [default: 32MiB]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l cache -d 'Memory for pages of the store [default: 32MiB]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l header-timeout -d 'How long the header of an HTTP request may take [default: 10s]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l body-timeout -d 'How long the body of an HTTP request may take [default: 30s]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l idle-timeout -d 'How long an HTTP connection may be idle [default: 75s]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l json -d 'Print JSON'
+complete -c onced -n "__fish_onced_using_subcommand config" -s h -l help -d 'Print help'
+complete -c onced -n "__fish_onced_using_subcommand token; and not __fish_seen_subcommand_from new help" -s h -l help -d 'Print help'
+complete -c onced -n "__fish_onced_using_subcommand token; and not __fish_seen_subcommand_from new help" -f -a "new" -d 'Make a secret, shown once on standard error, and the lines of the configuration that let it in'
+complete -c onced -n "__fish_onced_using_subcommand token; and not __fish_seen_subcommand_from new help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from new" -l name -d 'What histories and the audit trail call its holder' -r
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from new" -l rights -d 'What it allows: claim, read, operate, admin' -r
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from new" -l ns -d 'A namespace it is good for; may be repeated [default: all]' -r
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from new" -l out -d 'Write the secret to this new file, readable for this user only, instead of showing it' -r -F
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from new" -l json -d 'Print JSON'
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from new" -s h -l help -d 'Print help'
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "new" -d 'Make a secret, shown once on standard error, and the lines of the configuration that let it in'
+complete -c onced -n "__fish_onced_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onced -n "__fish_onced_using_subcommand backup" -l url -d 'The server: http://HOST:PORT, or unix:PATH' -r
+complete -c onced -n "__fish_onced_using_subcommand backup" -l secret-file -d 'A file with the secret, where the server asks for one; or the secret itself in ONCED_SECRET' -r -F
+complete -c onced -n "__fish_onced_using_subcommand backup" -l json -d 'Print the body of the answer as it is'
+complete -c onced -n "__fish_onced_using_subcommand backup" -s h -l help -d 'Print help'
+complete -c onced -n "__fish_onced_using_subcommand restore" -l data-dir -d 'The data directory: empty, or not there yet' -r -F
+complete -c onced -n "__fish_onced_using_subcommand restore" -l after -d 'A token that is known to have been granted: new ones are above it' -r
+complete -c onced -n "__fish_onced_using_subcommand restore" -l json -d 'Print JSON'
+complete -c onced -n "__fish_onced_using_subcommand restore" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand manual" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand man" -s h -l help -d 'Print help'
 complete -c onced -n "__fish_onced_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "serve" -d 'Serve HTTP and the Redis protocol'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "claim" -d 'Ask: am I the one who does this, or was it done already?'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "complete" -d 'It is done; keep the result'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "renew" -d 'Let the lease run from now'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "effect" -d 'Announce that the side effect is about to happen'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "fail" -d 'This attempt failed'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "release" -d 'Nothing happened: give the claim back'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "get" -d 'Show the record'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "list" -d 'Show the records of a namespace, in key order'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "replay" -d 'Another round, in a new generation'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "forget" -d 'Remove the record'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "run" -d 'Run a command once per key'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "check" -d 'Check a data directory that no server has open: every record, body, frame and entry'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "compact" -d 'Give the space of what is gone back to the file system: copies the store of a data directory that no server has open, and puts the copy in its place'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "manual" -d 'Read the manual'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "man" -d 'Write a man page for onced and for each of its verbs'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "completions" -d 'Print the completions of a shell'
-complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact manual man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "serve" -d 'Serve HTTP and the Redis protocol'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "claim" -d 'Ask: am I the one who does this, or was it done already?'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "complete" -d 'It is done; keep the result'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "renew" -d 'Let the lease run from now'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "effect" -d 'Announce that the side effect is about to happen'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "fail" -d 'This attempt failed'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "release" -d 'Nothing happened: give the claim back'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "get" -d 'Show the record'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "list" -d 'Show the records of a namespace, in key order'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "replay" -d 'Another round, in a new generation'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "forget" -d 'Remove the record'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "run" -d 'Run a command once per key'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "check" -d 'Check a data directory that no server has open: every record, body, frame and entry'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "compact" -d 'Give the space of what is gone back to the file system: copies the store of a data directory that no server has open, and puts the copy in its place'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "config" -d 'Print what `onced serve` with these arguments would have in force, and where each value comes from'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "token" -d 'Make secrets for clients'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "backup" -d 'Take a backup of the running server: a new file, read back before it gets its name'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "restore" -d 'Make the store of an empty data directory from a backup'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "manual" -d 'Read the manual'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "man" -d 'Write a man page for onced and for each of its verbs'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "completions" -d 'Print the completions of a shell'
+complete -c onced -n "__fish_onced_using_subcommand help; and not __fish_seen_subcommand_from serve claim complete renew effect fail release get list replay forget run check compact config token backup restore manual man completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onced -n "__fish_onced_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Make a secret, shown once on standard error, and the lines of the configuration that let it in'

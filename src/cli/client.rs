@@ -85,6 +85,25 @@ impl Server {
         })
     }
 
+    /// Sends a request without a body, and leaves the answer to be read.
+    ///
+    /// # Errors
+    /// As [`Server::send`].
+    pub(super) fn begin(
+        &self,
+        request: &Request,
+        patience: Duration,
+    ) -> Result<Box<dyn Stream>, Failure> {
+        let secret = self.secret()?;
+        let (mut stream, host) = self.connect(patience)?;
+        let sent = stream.write_all(head(host, secret.as_deref(), request).as_bytes());
+        sent.map_err(|error| {
+            let attempt = format!("no answer from {}", self.url);
+            Failure::new(Exit::Unavailable, attempt, error, "run it again")
+        })?;
+        Ok(stream)
+    }
+
     /// The secret of this client, if it has one. The file goes first.
     fn secret(&self) -> Result<Option<String>, Failure> {
         let (said, source) = match &self.secret_file {
@@ -215,7 +234,8 @@ impl Server {
     }
 }
 
-trait Stream: Read + Write {}
+/// A connection.
+pub(super) trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
 fn exchange(

@@ -25,6 +25,21 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// The namespace.
+    pub(super) fn namespace(&self) -> &str {
+        &self.ns
+    }
+
+    /// The key's bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+
+    /// Namespace and key, for people.
+    pub(super) fn shown(&self) -> String {
+        format!("{}/{}", self.ns, self.key.to_string_lossy())
+    }
+
     /// A record, where the key is no argument of its own.
     pub(super) fn new(key: OsString, ns: String) -> Key {
         Key { key, ns }

@@ -2,6 +2,7 @@
 //!
 //! * [`serve`]: the server.
 //! * [`claim`], [`holder`], [`operate`], [`read`]: the verbs, over HTTP like any other client.
+//! * [`events`], [`explain`]: the audit trail, read by [`stream`] while it comes; [`stats`]: the figures.
 //! * [`run`]: a command, once per key.
 //! * [`check`], [`compact`], [`restore`]: the tools for a data directory that no server has.
 //! * [`backup`]: of one that a server has.
@@ -15,6 +16,8 @@ mod claim;
 mod client;
 mod compact;
 mod config;
+mod events;
+mod explain;
 mod generated;
 mod holder;
 mod manual;
@@ -24,6 +27,8 @@ mod restore;
 mod run;
 mod serve;
 mod show;
+mod stats;
+mod stream;
 mod token;
 
 use std::io::Write;
@@ -53,6 +58,9 @@ enum Verb {
     Release(holder::Release),
     Get(read::Get),
     List(read::List),
+    Explain(explain::Explain),
+    Events(events::Events),
+    Stats(stats::Stats),
     Replay(operate::Replay),
     Forget(operate::Forget),
     Run(Box<run::Run>),
@@ -90,6 +98,9 @@ pub fn main() -> ExitCode {
         Verb::Release(verb) => verb.run(),
         Verb::Get(verb) => verb.run(),
         Verb::List(verb) => verb.run(),
+        Verb::Explain(verb) => verb.run(),
+        Verb::Events(verb) => verb.run(),
+        Verb::Stats(verb) => verb.run(),
         Verb::Replay(verb) => verb.run(),
         Verb::Forget(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),

@@ -134,7 +134,7 @@ fn lines(out: &mut String, name: &str, value: &Value) {
 }
 
 /// A text without its quotes, unless it could be taken for something else on a terminal.
-fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) if !text.chars().any(char::is_control) => text.clone(),
         other => other.to_string(),

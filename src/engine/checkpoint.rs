@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::clock::{Jump, Pace, Stopwatch};
+use super::clock::{Jump, Pace, Stopwatch, Timer};
 use super::core::{Core, Phase};
 use super::recent::Frozen;
 use super::reserve::Reserve;
@@ -275,6 +275,7 @@ impl Keeper {
         }
         let mark = super::open::mark_bytes(core.clock.position());
         drop(core);
+        let timer = Timer::start();
         loop {
             match self.store.checkpoint(frozen.checkpoint(mark.clone())) {
                 Ok(_) => break,
@@ -286,6 +287,7 @@ impl Keeper {
                 Err(error) => return Err(error.into()),
             }
         }
+        inner.metrics.checkpointed(timer.elapsed());
         inner.core.lock().exhausted = false;
         self.task = Task::Drop(frozen);
         Ok(Next::Step)
@@ -372,7 +374,10 @@ impl Keeper {
         };
         loop {
             match self.store.sweep(at, &mark) {
-                Ok(_) => break,
+                Ok(swept) => {
+                    inner.metrics.swept(swept.records);
+                    break;
+                }
                 Err(StoreError::Full { .. }) => {
                     if !self.make_space(inner)? {
                         break;

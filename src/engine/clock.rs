@@ -229,6 +229,31 @@ impl Stopwatch {
     }
 }
 
+/// Real time that passes, to be measured and shown. Nothing is decided by it.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer(Duration);
+
+impl Timer {
+    /// Counts from now.
+    #[must_use]
+    pub fn start() -> Timer {
+        Timer(passed())
+    }
+
+    /// What has passed since.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        passed().saturating_sub(self.0)
+    }
+}
+
+fn passed() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(secs, nanos)
+}
+
 /// The machine's boot clock in whole milliseconds, and whether it stands between two.
 /// How long this thread has worked: for bounds on work that runs under the engine's lock. It does not count
 /// while the thread waits for a processor.

@@ -3,8 +3,9 @@
 use crate::journal::Mark;
 use crate::journal::frame::Frame;
 use crate::journal::writer::Writer;
+use crate::model::record::Lsn;
 
-use super::clock::Position;
+use super::clock::{Position, Timer};
 use super::core::Phase;
 use super::{EngineError, Inner};
 
@@ -84,7 +85,12 @@ impl Committer {
         let Some(writer) = &mut self.writer else {
             return Ok(Next::Over);
         };
+        let (timer, first) = (Timer::start(), writer.next_lsn());
         writer.append(&mut frame)?;
+        let next = writer.next_lsn();
+        let entries = next.0.saturating_sub(first.0);
+        inner.metrics.committed(entries, timer.elapsed());
+        let durable = Lsn(next.0.saturating_sub(1));
         let landed = {
             let mut core = inner.core.lock();
             if core.phase == Phase::Failed {
@@ -93,6 +99,7 @@ impl Committer {
             core.gather.landed(bytes)
         };
         landed.tell();
+        inner.trails.landed(durable);
         inner.landed.notify_all();
         Ok(Next::Step)
     }

@@ -9,6 +9,7 @@
 //! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
 pub mod backup;
+mod bulk;
 mod checkpoint;
 pub mod clock;
 mod commit;
@@ -20,6 +21,7 @@ mod gather;
 pub mod inspect;
 mod late;
 mod listing;
+mod metrics;
 mod namespaces;
 mod open;
 pub mod program;
@@ -29,6 +31,8 @@ mod reserve;
 pub mod restore;
 #[cfg(test)]
 mod sim;
+mod stats;
+mod trail;
 mod unchanged;
 mod waiters;
 mod written;
@@ -45,14 +49,20 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
-use self::clock::Source;
+pub use self::bulk::Replays;
+use self::clock::{Source, Timer};
 use self::core::{Asked, Core, Fetched, Phase};
 use self::cost::Cost;
 pub use self::error::EngineError;
 use self::fetch::Fetch;
+use self::metrics::Metrics;
+pub use self::metrics::{Counted, Face, MAX_TOLD_APART, OTHERS};
 pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 pub use self::reserve::reserve_size;
+pub use self::stats::{Family, Kind, Sample, Value as Figure};
+use self::trail::Trails;
+pub use self::trail::{Event, Events, Filter, MAX_READERS, TrailError};
 use self::waiters::{Bell, Decision, Patience, wait_of};
 pub use self::waiters::{MAX_WAITERS, MAX_WAITING_BYTES};
 use crate::journal::frame::max_frame;
@@ -269,6 +279,8 @@ impl Limits {
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
+    /// Through which commands come.
+    face: Face,
     /// Of the handles alone: the threads have the inside, and end when this does.
     _life: Arc<Life>,
 }
@@ -287,6 +299,8 @@ struct Inner {
     core: Mutex<Core>,
     reader: Reader,
     room: Arc<Room>,
+    trails: Trails,
+    metrics: Metrics,
     limits: Limits,
     in_flight: Arc<Semaphore>,
     /// The journal thread waits here for a frame.
@@ -319,6 +333,7 @@ impl Inner {
         core: Core,
         reader: Reader,
         room: Arc<Room>,
+        trails: Trails,
         limits: Limits,
         in_flight: Arc<Semaphore>,
     ) -> Inner {
@@ -326,6 +341,8 @@ impl Inner {
             core: Mutex::new(core),
             reader,
             room,
+            trails,
+            metrics: Metrics::new(),
             limits,
             in_flight,
             gathered: Condvar::new(),
@@ -358,6 +375,7 @@ impl Inner {
         self.wake_store.notify_all();
         self.timekeeper.notify_all();
         self.room_made.notify_waiters();
+        self.trails.end();
     }
 
     /// Gives the lock back, and rings for those whose turn has come meanwhile: whoever they are, they want the
@@ -388,6 +406,7 @@ impl Inner {
         self.landed.notify_all();
         self.room_made.notify_waiters();
         self.failed.notify_waiters();
+        self.trails.end();
     }
 }
 
@@ -415,7 +434,11 @@ impl Engine {
     /// The first handle of an engine.
     fn of(inner: Arc<Inner>) -> Engine {
         let _life = Arc::new(Life(inner.clone()));
-        Engine { inner, _life }
+        Engine {
+            inner,
+            face: Face::default(),
+            _life,
+        }
     }
 
     /// Starts an engine on a directory that exists and that no other process uses: recovers what a crash
@@ -452,13 +475,18 @@ impl Engine {
     /// decided together for the memory that they, their records and their answers take. For those who can
     /// pass answers on before they ask for more.
     pub async fn submit_some(&self, units: &[Unit]) -> Submitted {
-        match units {
+        let timer = Timer::start();
+        let some = match units {
             [unit @ Unit::One(command)] if let Some(wait) = wait_of(command) => Submitted {
                 units: 1,
                 answers: vec![self.decide_in_time(unit, wait).await],
             },
             units => self.submit_part(units).await,
-        }
+        };
+        let commands = units.iter().take(some.units).flat_map(Unit::commands);
+        let metrics = &self.inner.metrics;
+        metrics.answered(self.face, commands, &some.answers, timer.elapsed());
+        some
     }
 
     async fn submit_part(&self, units: &[Unit]) -> Submitted {

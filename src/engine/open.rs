@@ -23,6 +23,7 @@ use super::late::Late;
 use super::program::Watches;
 use super::recent::{Recent, end};
 use super::reserve::Reserve;
+use super::trail::Trails;
 use super::unchanged::Unchanged;
 use super::waiters::{Waiters, keep_time};
 use super::written::Written;
@@ -220,12 +221,20 @@ pub(super) fn recover(
         next_lsn,
         next_token: redone.next_token,
     };
+    let trails = Trails::new(preparer.trail());
     let mut keeper = Keeper::new(store, preparer, reserve, pace);
     if full {
         keeper.begin_full();
     }
     Ok(Ready {
-        inner: Arc::new(Inner::new(core, reader, room, limits, options.in_flight)),
+        inner: Arc::new(Inner::new(
+            core,
+            reader,
+            room,
+            trails,
+            limits,
+            options.in_flight,
+        )),
         committer: Committer::new(writer),
         keeper,
     })

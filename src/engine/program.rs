@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::clock::Timer;
 use super::core::{Asked, Core, Fetched};
 use super::cost::{Cost, cost};
 use super::fetch::Fetch;
@@ -367,7 +368,17 @@ impl Engine {
     ///
     /// # Errors
     /// Then nothing was stored, but after [`Unavailable::Stopping`] it may have been.
-    pub async fn run<P: Program>(&self, mut program: P) -> Result<P::Answer, Unavailable> {
+    pub async fn run<P: Program>(&self, program: P) -> Result<P::Answer, Unavailable> {
+        let timer = Timer::start();
+        let answer = self.decide_program(program).await;
+        self.inner.metrics.ran(self.face, timer.elapsed());
+        if let Err(why) = &answer {
+            self.inner.metrics.refused(*why);
+        }
+        answer
+    }
+
+    async fn decide_program<P: Program>(&self, mut program: P) -> Result<P::Answer, Unavailable> {
         let hasher = self.inner.reader.hasher();
         let hashed = |key: &RecordKey| (key.clone(), hasher.hash(key.joined()));
         let declared: HashMap<RecordKey, u64> = program.keys().iter().map(hashed).collect();

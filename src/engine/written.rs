@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Unavailable;
 use crate::model::body::LargeContent;
-use crate::model::command::Command;
+use crate::model::command::{Command, Verb};
 use crate::model::outcome::{Outcome, Reason, Verdict};
 use crate::model::record::{Lsn, Record};
 use crate::model::time::Now;
@@ -124,7 +124,11 @@ pub(super) fn decision(
         by: command
             .by
             .clone()
-            .or_else(|| facts.and_then(|facts| facts.owner.clone())),
+            .or_else(|| match (&command.verb, record) {
+                // Who was refused, not who holds it.
+                (Verb::Claim(claim), None) => claim.owner.clone(),
+                (_, record) => record.and_then(|record| record.owner.clone()),
+            }),
         count: 1,
     }
 }

@@ -10,8 +10,10 @@ use hyper::{Method, Response, StatusCode};
 
 use super::credentials::CHALLENGE;
 use super::json;
+use super::metrics;
+use super::pieces::Pieces;
 use super::problem::{Refusal, status};
-use super::stream::{Reply, Stream};
+use super::stream::{Reply, Source, Stream};
 use crate::engine::backup::Outflow;
 use crate::model::body::Body;
 use crate::model::key::RecordKey;
@@ -29,7 +31,7 @@ pub struct Answer {
     media: Media,
     body: Bytes,
     /// What comes in place of the body.
-    stream: Option<Outflow>,
+    stream: Option<Source>,
     replayed: bool,
     /// Whole seconds.
     retry_after: Option<u64>,
@@ -45,6 +47,10 @@ enum Media {
     None,
     Json,
     Problem,
+    /// One JSON document a line.
+    Lines,
+    /// Figures as text.
+    Metrics,
     /// Bytes that somebody else gave us, or text that nobody runs.
     Foreign(HeaderValue),
 }
@@ -69,6 +75,22 @@ impl Answer {
     #[must_use]
     pub fn json(body: impl Into<Bytes>) -> Answer {
         Answer::new(StatusCode::OK, "ok", Media::Json, body.into())
+    }
+
+    /// 200 with figures as text.
+    #[must_use]
+    pub(super) fn metrics(body: impl Into<Bytes>) -> Answer {
+        Answer::new(StatusCode::OK, "ok", Media::Metrics, body.into())
+    }
+
+    /// 200 with lines of JSON, as long as they come.
+    #[must_use]
+    pub(super) fn lines(lines: Pieces) -> Answer {
+        let none = Answer::new(StatusCode::OK, "ok", Media::Lines, Bytes::new());
+        Answer {
+            stream: Some(Source::Pieces(lines)),
+            ..none
+        }
     }
 
     /// 200 with a text of our own, of that content type.
@@ -141,7 +163,7 @@ impl Answer {
     pub fn stream(stream: Option<Outflow>) -> Answer {
         let media = Media::Foreign(from_static("application/octet-stream"));
         Answer {
-            stream,
+            stream: stream.map(Source::Backup),
             ..Answer::new(StatusCode::OK, "ok", media, Bytes::new())
         }
     }
@@ -155,6 +177,8 @@ impl Answer {
             Media::None => None,
             Media::Json => headers.insert(CONTENT_TYPE, from_static("application/json")),
             Media::Problem => headers.insert(CONTENT_TYPE, from_static("application/problem+json")),
+            Media::Lines => headers.insert(CONTENT_TYPE, from_static("application/x-ndjson")),
+            Media::Metrics => headers.insert(CONTENT_TYPE, from_static(metrics::TEXT)),
             Media::Foreign(media) => {
                 // Should a browser ever show them, then as what they are and without any rights here.
                 headers.insert(X_CONTENT_TYPE_OPTIONS, from_static("nosniff"));
@@ -187,12 +211,14 @@ impl Answer {
             headers.insert(CACHE_CONTROL, from_static("no-store"));
         }
         let body = if *method == Method::HEAD {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
+            if self.stream.is_none() {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
+            }
             Bytes::new()
         } else {
             self.body
         };
-        let mut response = Response::new(match self.stream {
+        let mut response = Response::new(match self.stream.filter(|_| *method != Method::HEAD) {
             Some(stream) => Either::Right(Stream::new(stream)),
             None => Either::Left(Full::new(body)),
         });

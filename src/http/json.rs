@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use super::batch::MAX_BATCH;
 use super::params::cursor;
 use super::problem::{self, Refusal};
-use crate::engine::{Namespace, Page, States};
+use crate::engine::{Namespace, Page, Replays, States};
 use crate::model::body::Body;
 use crate::model::key::RecordKey;
 use crate::model::outcome::{Field, Fields, Outcome};
@@ -145,6 +145,31 @@ impl Results {
     }
 }
 
+/// What a page of replays came to.
+#[must_use]
+pub fn replays(namespace: &str, replays: &Replays) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL);
+    let mut object = Object::begin(&mut out);
+    object.member("namespace");
+    text(object.out, namespace);
+    object.member("replayed");
+    number(object.out, replays.replayed);
+    object.member("skipped");
+    let mut skipped = Object::begin(object.out);
+    for (why, count) in &replays.skipped {
+        skipped.member(why);
+        number(skipped.out, *count);
+    }
+    skipped.end();
+    object.member("next");
+    match &replays.next {
+        Some(key) => text(object.out, &cursor(key)),
+        None => object.out.extend_from_slice(b"null"),
+    }
+    object.end();
+    out
+}
+
 /// A claim of an atomic batch met a record that is done, as a problem document (RFC 9457).
 #[must_use]
 pub fn already_done(key: &RecordKey, status: StatusCode) -> Vec<u8> {
@@ -206,19 +231,51 @@ pub fn namespace(namespace: &Namespace, states: &States) -> Vec<u8> {
 }
 
 /// An object being written.
-struct Object<'b> {
+pub(super) struct Object<'b> {
     out: &'b mut Vec<u8>,
     first: bool,
 }
 
 impl Object<'_> {
-    fn begin(out: &mut Vec<u8>) -> Object<'_> {
+    pub(super) fn begin(out: &mut Vec<u8>) -> Object<'_> {
         out.push(b'{');
         Object { out, first: true }
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         self.out.push(b'}');
+    }
+
+    pub(super) fn number(&mut self, name: &str, value: u64) {
+        self.member(name);
+        number(self.out, value);
+    }
+
+    pub(super) fn text(&mut self, name: &str, value: &str) {
+        self.member(name);
+        text(self.out, value);
+    }
+
+    /// A member whose value is written by `write`.
+    pub(super) fn raw(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.member(name);
+        write(self.out);
+    }
+
+    pub(super) fn null(&mut self, name: &str) {
+        self.member(name);
+        self.out.extend_from_slice(b"null");
+    }
+
+    /// A key, under the name that its bytes ask for.
+    pub(super) fn key(&mut self, key: &[u8]) {
+        match std::str::from_utf8(key) {
+            Ok(key) => self.text("key", key),
+            Err(_) => {
+                self.member("key_base64");
+                base64(self.out, key);
+            }
+        }
     }
 
     /// Begins a member. Names are the program's own and need no escaping.
@@ -258,13 +315,7 @@ impl Object<'_> {
     fn name(&mut self, key: &RecordKey) {
         self.member("namespace");
         text(self.out, key.namespace());
-        if let Ok(key) = std::str::from_utf8(key.key()) {
-            self.member("key");
-            text(self.out, key);
-        } else {
-            self.member("key_base64");
-            base64(self.out, key.key());
-        }
+        self.key(key.key());
     }
 
     fn namespace(&mut self, namespace: &Namespace) {

@@ -10,12 +10,15 @@ pub mod body;
 pub mod connection;
 mod credentials;
 mod document;
+mod events;
 pub mod guard;
 pub mod json;
 mod link;
 mod manual;
+pub mod metrics;
 pub mod params;
 pub mod percent;
+mod pieces;
 pub mod policy;
 pub mod problem;
 pub mod routes;
@@ -25,7 +28,7 @@ mod verbs;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,9 +41,10 @@ use self::answer::Answer;
 use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
+use self::metrics::Live;
 use self::problem::Refusal;
 use self::stream::Reply;
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::model::access::Access;
 
 /// How the face behaves; the defaults are SPEC 10's.
@@ -103,6 +107,8 @@ pub struct Face {
     readiness: watch::Receiver<Readiness>,
     /// A permit for each byte of a body on its way.
     room: Arc<Semaphore>,
+    /// What the server knows of itself.
+    live: OnceLock<Box<dyn Fn() -> Live + Send + Sync>>,
 }
 
 impl Face {
@@ -116,13 +122,19 @@ impl Face {
         room: Arc<Semaphore>,
     ) -> Face {
         Face {
-            engine,
+            engine: engine.facing(engine::Face::Http),
             hosts: Hosts::new(&options.hosts),
             access: RwLock::new(Arc::new(options.access.clone())),
             options,
             readiness,
             room,
+            live: OnceLock::new(),
         }
+    }
+
+    /// Shows what the server knows among the figures. Said once: a second time changes nothing.
+    pub fn show(&self, live: impl Fn() -> Live + Send + Sync + 'static) {
+        let _ = self.live.set(Box::new(live));
     }
 
     /// Who may do what now.

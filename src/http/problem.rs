@@ -47,7 +47,7 @@ pub const fn status(verdict: &Verdict) -> StatusCode {
 }
 
 /// Every kind of refusal and what it is called, the same for all of its kind. The manual has a section for each.
-pub const PROBLEMS: [(&str, &str); 16] = [
+pub const PROBLEMS: [(&str, &str); 17] = [
     ("busy", "Another holder works on this key"),
     ("backoff", "The next attempt is not due"),
     ("in_doubt", "Nobody knows whether it happened"),
@@ -63,6 +63,7 @@ pub const PROBLEMS: [(&str, &str); 16] = [
     ("forbidden", "Not allowed"),
     ("misdirected", "Not a name of this server"),
     ("full", "The store is full"),
+    ("gone", "No longer kept"),
     ("unavailable", UNAVAILABLE),
 ];
 
@@ -125,6 +126,12 @@ impl Refusal {
     #[must_use]
     pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    /// 410.
+    #[must_use]
+    pub fn gone(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(StatusCode::GONE, "gone", detail)
     }
 
     /// 405, with the methods that are there.

@@ -75,6 +75,14 @@ pub enum Action {
     Namespace,
     /// Sets its policy.
     PutNamespace,
+    /// The audit trail.
+    Events,
+    /// The figures, for people.
+    Stats,
+    /// The figures, for Prometheus.
+    Metrics,
+    /// Replays its records by a filter.
+    ReplayPage,
     /// A backup.
     Backup,
     /// The process runs.
@@ -208,6 +216,46 @@ const LIST: &[Param] = &[
         "limit",
         Kind::Number(1, MAX_LIST as u64),
         "Records on a page; 100 if not given.",
+    ),
+];
+
+const EVENTS: &[Param] = &[
+    param(
+        "after",
+        Kind::Number(0, u64::MAX),
+        "Only those behind this LSN: of the last line that was read; from the oldest kept if not given.",
+    ),
+    param(
+        "limit",
+        Kind::Number(1, u64::MAX),
+        "How many; all if not given.",
+    ),
+    param("ns", Kind::Text, "Only those of this namespace."),
+    param("key", Kind::Bytes, "Only those of this key."),
+    param(
+        "follow",
+        Kind::Flag,
+        "Goes on with those to come, as they become durable.",
+    ),
+];
+
+const REPLAY_PAGE: &[Param] = &[
+    required(
+        "state",
+        Kind::State,
+        "Only records that show in this state: dead, in_doubt, retry, or done with force.",
+    ),
+    param("prefix", Kind::Bytes, "Only keys that begin so."),
+    FORCE_REPLAY,
+    param(
+        "cursor",
+        Kind::Cursor,
+        "Where to go on: `next` of the page before.",
+    ),
+    param(
+        "limit",
+        Kind::Number(1, MAX_LIST as u64),
+        "Records of a page; 100 if not given.",
     ),
 ];
 
@@ -435,6 +483,47 @@ pub static ROUTES: &[Route] = &[
         summary: "Replaces the policy whole: what is absent is the default.",
     },
     Route {
+        method: Method::POST,
+        path: &[
+            Segment::Fixed("v1"),
+            Segment::Fixed("namespaces"),
+            Segment::Namespace,
+            Segment::Fixed("replay"),
+        ],
+        action: Action::ReplayPage,
+        params: REPLAY_PAGE,
+        body: BodyUse::None,
+        right: Some(Right::Operate),
+        summary: "Another round for each record of a page; a page sent again does no harm.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("events")],
+        action: Action::Events,
+        params: EVENTS,
+        body: BodyUse::None,
+        right: Some(Right::Read),
+        summary: "The audit trail as NDJSON: who decided what, and when.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("stats")],
+        action: Action::Stats,
+        params: &[],
+        body: BodyUse::None,
+        right: Some(Right::Read),
+        summary: "The server's figures as one JSON document.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("metrics")],
+        action: Action::Metrics,
+        params: &[],
+        body: BodyUse::None,
+        right: Some(Right::Read),
+        summary: "The server's figures as OpenMetrics text, for Prometheus.",
+    },
+    Route {
         method: Method::GET,
         path: &[Segment::Fixed("healthz")],
         action: Action::Healthz,
@@ -644,7 +733,12 @@ mod tests {
             }
             let keyed = route.path.contains(&Segment::Key);
             let takes_key = route.params.iter().any(|param| param.name == "key");
-            assert_eq!(keyed, takes_key, "{path}: every key may be given as key=");
+            let filters = route.action == Action::Events;
+            assert_eq!(
+                keyed || filters,
+                takes_key,
+                "{path}: every key may be given as key="
+            );
         }
     }
 }

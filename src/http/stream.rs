@@ -9,26 +9,40 @@ use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame};
 
 use super::link::{Link, Stage};
+use super::pieces::Pieces;
 use crate::engine::backup::{Cut, Outflow};
 
 /// The body of every response.
 pub type Reply = Either<Full<Bytes>, Stream>;
 
-/// A backup on its way. Cut short, it breaks the connection off: what came is then no whole answer.
+/// Where the pieces come from.
+#[derive(Debug)]
+pub enum Source {
+    /// A backup. Cut short, it breaks the connection off: what came is then no whole answer.
+    Backup(Outflow),
+    /// What is made while the client reads.
+    Pieces(Pieces),
+}
+
+/// An answer on its way.
 #[derive(Debug)]
 pub struct Stream {
-    source: Outflow,
+    source: Source,
     link: Option<Arc<Link>>,
 }
 
 impl Stream {
-    pub(super) fn new(source: Outflow) -> Stream {
+    pub(super) fn new(source: Source) -> Stream {
         Stream { source, link: None }
     }
 
     /// Tells the connection's stream that an answer is on its way, and of its end.
     pub(super) fn begin(&mut self, link: &Arc<Link>) {
-        link.set(Stage::Streaming);
+        link.set(match &self.source {
+            // Who follows and goes away is gone.
+            Source::Pieces(pieces) if pieces.follow => Stage::Waiting,
+            _ => Stage::Streaming,
+        });
         self.link = Some(link.clone());
     }
 }
@@ -41,8 +55,16 @@ impl Body for Stream {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
-        let chunk = self.get_mut().source.poll_chunk(cx);
-        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+        match &mut self.get_mut().source {
+            Source::Backup(source) => {
+                let chunk = source.poll_chunk(cx);
+                chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+            }
+            Source::Pieces(pieces) => {
+                let piece = pieces.poll_piece(cx);
+                piece.map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
     }
 }
 

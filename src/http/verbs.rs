@@ -9,19 +9,21 @@ use hyper::{Method, StatusCode};
 use super::answer::Answer;
 use super::body::{BodyError, Taken, Upload};
 use super::credentials::{self, lacking};
+use super::events::{self, Lines};
 use super::link::{Link, Stage};
 use super::params::Params;
 use super::percent::{Plus, decode};
+use super::pieces::Pieces;
 use super::problem::Refusal;
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, manual, policy};
-use crate::engine::{Unavailable, Unit};
+use super::{Face, Readiness, TEXT, batch, json, manual, metrics, policy};
+use crate::engine::{Filter, Unavailable, Unit};
 use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
 use crate::model::command::{Claim, Command, List, Mode, Payload, Verb};
-use crate::model::key::{RecordKey, check_namespace};
+use crate::model::key::{DEFAULT_NAMESPACE, RecordKey, check_namespace};
 use crate::model::outcome::{Outcome, Verdict};
-use crate::model::record::{KeptResult, OnLeaseEnd};
+use crate::model::record::{KeptResult, Lsn, OnLeaseEnd, State};
 use crate::model::time::Span;
 
 /// Records on a page where the request does not say.
@@ -104,6 +106,29 @@ where
             face.engine.set_policy(&name, policy, by).await?;
             request.answer_namespace(&name, link).await
         }
+        Action::Events => {
+            let asked = request.events()?;
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            let follow = asked.follow;
+            let lines = Lines::begin(face, asked).await?;
+            Ok(Answer::lines(Pieces::new(lines, follow)))
+        }
+        Action::Stats | Action::Metrics => {
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            if !request.caller.reaches_all() {
+                return Err(Refusal::forbidden(
+                    "this credential is for some namespaces only, and the figures are of all; use another",
+                ));
+            }
+            let figures = metrics::figures(face).await?;
+            Ok(match route.action {
+                Action::Stats => Answer::json(metrics::document(&figures)),
+                _ => Answer::metrics(metrics::openmetrics(figures)),
+            })
+        }
+        Action::ReplayPage => request.replay_page(body, link).await,
         Action::Backup => {
             credentials::check_reaches_all(&request.caller)?;
             request.body(body).await?;
@@ -167,6 +192,32 @@ impl Asked<'_> {
         let states = engine.states(name).await?;
         let namespace = engine.namespace(name).await?;
         Ok(Answer::json(json::namespace(&namespace, &states)))
+    }
+
+    async fn replay_page<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let (list, force) = (self.list()?, self.params.flag("force"));
+        match list.state {
+            Some(State::Done) if !force => {
+                return Err(Refusal::bad_input(
+                    "records that are done are replayed only with force=true",
+                ));
+            }
+            Some(State::Pending) => {
+                return Err(Refusal::bad_input(
+                    "a pending record is in somebody's hands, or a claim gets it anyway; state is dead, in_doubt, retry or done",
+                ));
+            }
+            _ => {}
+        }
+        self.body(body).await?;
+        link.set(Stage::Deciding);
+        let namespace = list.namespace.clone();
+        let by = self.caller.name().map(Box::from);
+        let replays = self.face.engine.replay_page(list, force, by).await?;
+        Ok(Answer::json(json::replays(&namespace, &replays)))
     }
 
     async fn batch<B>(&self, body: &mut Upload<B>, link: &Link) -> Result<Answer, Refusal>
@@ -347,6 +398,10 @@ impl Asked<'_> {
             | Action::Namespaces
             | Action::Namespace
             | Action::PutNamespace
+            | Action::Events
+            | Action::Stats
+            | Action::Metrics
+            | Action::ReplayPage
             | Action::Backup
             | Action::Healthz
             | Action::Readyz
@@ -413,6 +468,34 @@ impl Asked<'_> {
             due: params.flag("due"),
             after: bytes("cursor"),
             limit: params.number("limit").unwrap_or(PAGE),
+        })
+    }
+
+    fn events(&self) -> Result<events::Asked, Refusal> {
+        let params = &self.params;
+        let namespace = params.text("ns");
+        namespace.map(check_namespace).transpose()?;
+        match namespace {
+            Some(namespace) => credentials::check_reach(&self.caller, namespace)?,
+            None if self.caller.reaches_all() => {}
+            None => {
+                return Err(Refusal::forbidden(
+                    "this credential is for some namespaces only; name one of them with ns=",
+                ));
+            }
+        }
+        let key = params.bytes("key");
+        // What no record can have is no filter.
+        key.map(|key| RecordKey::new(namespace.unwrap_or(DEFAULT_NAMESPACE), key))
+            .transpose()?;
+        Ok(events::Asked {
+            after: params.number("after").map(Lsn),
+            limit: params.number("limit"),
+            follow: params.flag("follow"),
+            filter: Filter {
+                namespace: namespace.map(Box::from),
+                key: key.map(Bytes::copy_from_slice),
+            },
         })
     }
 

@@ -34,6 +34,16 @@ impl Trail {
         })
     }
 
+    /// Bytes of the segments that are kept, whole files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let sizes = |state: &mut super::shared::State| {
+            let sizes = state.kept.iter().map(|kept| kept.size);
+            sizes.fold(0, u64::saturating_add)
+        };
+        self.shared.with(sizes)
+    }
+
     /// The last LSN that is durable.
     #[must_use]
     pub fn durable(&self) -> Lsn {

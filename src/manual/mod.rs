@@ -25,6 +25,7 @@ pub const CHAPTERS: &[Chapter] = chapters![
     "recipes",
     "cli",
     "run",
+    "events",
     "problems",
     "limits",
     "service",

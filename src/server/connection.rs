@@ -183,7 +183,9 @@ impl Connection {
                     continue;
                 }
                 () = looked => {
-                    quiet = if self.share.is_short() { quiet + 1 } else { 0 };
+                    // What is held and not paid for would look like room.
+                    self.share.settle();
+                    quiet += u32::from(self.share.is_short());
                     if quiet >= QUIET.1 {
                         return Ok(Came::TooSlow);
                     }
@@ -213,6 +215,7 @@ impl Connection {
     /// The timer has run: whether that counts. It runs again where it does not.
     fn is_too_slow(&mut self) -> bool {
         self.slow = None;
+        self.share.settle();
         self.share.is_short()
     }
 

@@ -43,7 +43,9 @@ use self::listen::{Face, UnixSocket};
 use self::reload::{Reload, Source};
 use self::shutdown::{Asked, GRACE, Signals};
 use crate::config::Config;
+use crate::engine;
 use crate::error::{Exit, Failure};
+use crate::http::metrics::Live;
 use crate::http::{self, Readiness};
 use crate::resp;
 
@@ -113,6 +115,11 @@ async fn serve(
         ready_now,
         budget.bytes(),
     ));
+    let (seats, bytes, most) = (connections.clone(), budget.bytes(), config.limits.in_flight);
+    http.show(move || Live {
+        connections: seats.open() as u64,
+        in_flight: most.saturating_sub(bytes.available_permits()) as u64,
+    });
     let redis = Arc::new(resp::Face::new(redis_options(&config)));
     let reload = Reload {
         source: Arc::clone(source),
@@ -123,7 +130,7 @@ async fn serve(
     };
     let accepting = sockets.serve(&Doors {
         redis: Redis {
-            engine: engine.clone(),
+            engine: engine.clone().facing(engine::Face::Redis),
             face: redis,
             patience: config.limits.body_timeout,
         },

@@ -9,7 +9,8 @@ use super::log::Log;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Failure;
-use crate::{http, resp};
+use crate::http;
+use crate::resp;
 
 /// How long reading the file may take.
 const READ_TIME: Duration = Duration::from_secs(5);

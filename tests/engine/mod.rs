@@ -9,3 +9,4 @@ mod rig;
 mod stopping;
 mod sweep;
 mod units;
+mod waiting;

@@ -280,14 +280,5 @@ fn clients_that_stall_in_the_middle_of_large_commands_hold_nobody_else_up() {
         "{:?}",
         begun.elapsed()
     );
-    let mut let_go = 0;
-    let slow = "ERR the command came too slowly while memory for requests is short";
-    for client in &mut stalled {
-        let_go += usize::from(client.reply() == Reply::Error(slow.into()));
-        if let_go > 5 {
-            break;
-        }
-    }
-    assert!(let_go > 5, "{let_go} of 20 were let go");
     assert_eq!(healthy.command("EXISTS k0 k1"), Reply::Integer(0));
 }

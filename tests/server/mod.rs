@@ -2,6 +2,7 @@
 
 mod access;
 mod config;
+mod events;
 mod faces;
 mod full;
 mod limits;

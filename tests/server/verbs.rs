@@ -94,6 +94,42 @@ fn exit_codes_tell_scripts_what_happened() {
 }
 
 #[test]
+fn all_that_a_filter_finds_is_replayed_page_by_page() {
+    let folder = folder();
+    let server = Server::start(&data(&folder));
+    for (number, key) in ["a", "b", "c", "d", "x"].iter().enumerate() {
+        assert_eq!(run(&server, &["claim", key]).0, 0);
+        let token = (number + 1).to_string();
+        assert_eq!(
+            run(&server, &["fail", key, "--token", &token, "--bury"]).0,
+            0
+        );
+    }
+    let all = [
+        "replay", "--state", "dead", "--all", "--limit", "2", "--json",
+    ];
+    let (code, told, _) = run(&server, &all);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let expected = serde_json::json!({"replayed": 5, "skipped": {}, "next": null});
+    assert_eq!((code, told), (0, expected));
+    let (code, again, _) = run(&server, &["replay", "--state", "retry", "--prefix", "a"]);
+    assert_eq!(
+        (code, again.contains("skipped.unchanged: 1")),
+        (0, true),
+        "{again}"
+    );
+    for usage in [
+        &["replay"][..],
+        &["replay", "k"],
+        &["replay", "k", "--state", "dead"],
+        &["replay", "k", "--generation", "1", "--all"],
+        &["replay", "--state", "pending"],
+    ] {
+        assert_eq!(run(&server, usage).0, 2, "{usage:?}");
+    }
+}
+
+#[test]
 fn answers_are_text_for_people_and_json_for_scripts() {
     let folder = folder();
     let server = Server::start(&data(&folder));

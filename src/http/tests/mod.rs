@@ -2,9 +2,12 @@
 
 mod batch;
 mod bodies;
+mod bulk;
 mod credentials;
+mod events;
 mod keys;
 mod manual;
+mod metrics;
 mod namespaces;
 mod outcomes;
 mod requests;
@@ -53,16 +56,22 @@ impl House {
     }
 
     fn with(options: Options) -> House {
+        House::with_engine(options, |_| {})
+    }
+
+    fn with_engine(options: Options, set: impl FnOnce(&mut engine::Options)) -> House {
         let clock = ManualClock::new(START, 0);
         let json = Policy {
             fingerprint: FingerprintKind::Json,
             ..Policy::default()
         };
-        let engine = Engine::volatile(engine::Options {
+        let mut engine = engine::Options {
             clock: Source::Manual(clock.clone()),
             policies: [("json".to_owned(), json)].into(),
             ..engine::Options::default()
-        });
+        };
+        set(&mut engine);
+        let engine = Engine::volatile(engine);
         let (readiness, receiver) = watch::channel(Readiness::Ready);
         let room = Arc::new(Semaphore::new(super::MAX_IN_FLIGHT));
         House {

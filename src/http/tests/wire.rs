@@ -55,6 +55,21 @@ impl Client {
         String::from_utf8_lossy(&self.received).into_owned()
     }
 
+    /// Everything up to and with that text.
+    async fn until(&mut self, text: &str) -> String {
+        loop {
+            let received = String::from_utf8_lossy(&self.received);
+            if let Some(at) = received.find(text) {
+                let all = received[..at + text.len()].to_owned();
+                self.received.drain(..all.len());
+                return all;
+            }
+            let read = self.stream.read_buf(&mut self.received);
+            let size = timeout(HANG, read).await.expect("more").unwrap();
+            assert_ne!(size, 0, "closed after {}", self.received.escape_ascii());
+        }
+    }
+
     /// The next answer, head and body, and leaves the connection open.
     async fn answer(&mut self) -> String {
         loop {
@@ -452,4 +467,28 @@ async fn an_upload_that_is_refused_over_tcp_does_not_cost_the_client_its_answer(
     assert_refused(&answer, "413 ", "too_large");
     drop(client);
     timeout(HANG, server).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_ends_and_the_connection_goes_on_and_one_that_is_left_ends_with_its_client() {
+    let house = House::new();
+    let stopped = |client: Client| async {
+        drop(client.stream);
+        timeout(HANG, client.server).await.unwrap().unwrap();
+    };
+    let mut client = Client::of(&house);
+    let ask = |target: &str| format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    for _ in 0..2 {
+        client
+            .send("POST /v1/claims/ns/a HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await;
+        assert!(client.answer().await.contains("onced-outcome"));
+        client.send(ask("/v1/events")).await;
+        let text = client.until("\r\n0\r\n\r\n").await;
+        assert!(text.contains("transfer-encoding: chunked"), "{text}");
+        assert!(text.contains("\"event\":\"acquired\""), "{text}");
+    }
+    client.send(ask("/v1/events?follow=true")).await;
+    client.until("\"event\":\"acquired\"").await;
+    stopped(client).await;
 }
