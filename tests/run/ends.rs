@@ -49,8 +49,9 @@ fn a_command_that_does_not_stop_is_killed_after_the_grace() {
 #[test]
 fn signals_are_passed_on_to_the_whole_group() {
     let house = House::new();
-    let script = "sh -c 'trap \"echo inner > inner; exit\" USR1; echo > ready; while :; do sleep 0.01; done' & \
-                  trap 'wait; exit 9' USR1; wait; wait";
+    let script = "trap 'wait; exit 9' USR1; \
+                  sh -c 'trap \"echo inner > inner; exit\" USR1; echo > ready; while :; do sleep 0.01; done' & \
+                  wait; wait";
     let run = house.start(&["--retry-in", "0"], script);
     house.written("ready");
     signal(run.id(), "USR1");

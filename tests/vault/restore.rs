@@ -61,7 +61,12 @@ fn known(server: &Server, key: &str) -> (Value, Vec<u8>, Vec<u8>) {
     for moving in ["lease_left_ms", "not_before", "lease_expires_at"] {
         record.as_object_mut().unwrap().remove(moving);
     }
-    let mut bytes = |part: &str| http.get(&format!("/v1/claims/default/{key}/{part}")).body;
+    let mut bytes = |part: &str| {
+        let answer = http.get(&format!("/v1/claims/default/{key}/{part}"));
+        // A refusal tells of the state, which may change.
+        Some(answer).filter(|answer| answer.status == 200)
+    };
+    let mut bytes = |part: &str| bytes(part).map_or_else(Vec::new, |answer| answer.body);
     (record, bytes("payload"), bytes("result"))
 }
 
@@ -92,7 +97,7 @@ fn every_kind_and_state_comes_back_and_what_was_pending_is_in_doubt() {
     );
     for (key, before) in keys.iter().zip(before) {
         let after = known(&server, key);
-        assert_eq!((&after.1, &after.2), (&before.1, &before.2), "{key}");
+        assert!((&after.1, &after.2) == (&before.1, &before.2), "{key}");
         if matches!(*key, "pending" | "held") {
             assert_eq!(after.0["state"], "in_doubt", "{key}");
             let last = after.0["history"].as_array().unwrap().last().unwrap();
