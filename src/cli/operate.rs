@@ -46,19 +46,19 @@ pub(super) struct Replay {
     state: Option<String>,
 
     /// Of them only keys that begin so
-    #[arg(long, value_name = "BYTES", requires = "state")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "key")]
     prefix: Option<OsString>,
 
     /// Page after page, up to the last
-    #[arg(long, requires = "state")]
+    #[arg(long, conflicts_with = "key")]
     all: bool,
 
     /// Where to go on, as the page before told
-    #[arg(long, value_name = "CURSOR", requires = "state")]
+    #[arg(long, value_name = "CURSOR", conflicts_with = "key")]
     cursor: Option<String>,
 
     /// Records of a page, 1 to 1000 [default: 100]
-    #[arg(long, value_name = "N", requires = "state")]
+    #[arg(long, value_name = "N", conflicts_with = "key")]
     limit: Option<u32>,
 
     #[command(flatten)]

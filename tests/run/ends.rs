@@ -128,13 +128,12 @@ fn a_server_that_comes_back_is_told_the_outcome() {
     server.kill9();
     std::fs::write(folder.path().join("go"), "").unwrap();
     // It keeps trying: the first words on standard error are about that.
-    let mut errors = run.stderr.take().unwrap();
-    let mut said = [0; 64];
-    let count = std::io::Read::read(&mut errors, &mut said).unwrap();
+    let mut errors = std::io::BufReader::new(run.stderr.take().unwrap());
+    let mut said = String::new();
+    std::io::BufRead::read_line(&mut errors, &mut said).unwrap();
     assert!(
-        said[..count].starts_with(b"onced: not recorded as completed"),
-        "{}",
-        said.escape_ascii()
+        said.starts_with("onced: not recorded as completed"),
+        "{said}"
     );
     let server = Server::with(&folder.path().join("data"), &["--http", &address]);
     assert_eq!(run.wait().unwrap().code(), Some(0));
