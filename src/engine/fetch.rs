@@ -18,8 +18,9 @@ use crate::store::{Several, StoreError};
 
 /// A batch ends early when so many bytes were read for it.
 const ENOUGH: usize = 1 << 20;
-/// What one unit may read at most, or twice the largest record where bodies may be larger than usual.
-const MOST: usize = 64 << 20;
+/// The most bytes of large bodies that one unit or program may read, or those of the largest record where that is
+/// more.
+pub const MAX_READ: usize = 64 << 20;
 
 /// Reads for one batch or program, again wherever a checkpoint overtook them.
 pub(super) struct Fetch<'e> {
@@ -210,7 +211,8 @@ impl Engine {
 /// What one unit may read at most where bodies have that limit.
 pub(super) fn most_read(body_limit: usize, in_flight: &Semaphore) -> usize {
     // A record has up to three bodies: a payload, a result, and the one before a replay.
-    MOST.max(body_limit.saturating_mul(3))
+    MAX_READ
+        .max(body_limit.saturating_mul(3))
         .min(in_flight.available_permits())
 }
 

@@ -55,6 +55,7 @@ use self::core::{Asked, Core, Fetched, Phase};
 use self::cost::Cost;
 pub use self::error::EngineError;
 use self::fetch::Fetch;
+pub use self::fetch::MAX_READ;
 use self::metrics::Metrics;
 pub use self::metrics::{Counted, Face, MAX_TOLD_APART, OTHERS};
 pub use self::namespaces::{Namespace, Origin, States};

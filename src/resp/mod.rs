@@ -26,6 +26,7 @@ mod golden;
 mod tests;
 
 use crate::model::access::Access;
+pub use commands::scripts::MAX_GIVEN;
 pub use face::Face;
 pub use frame::{Parser, ProtocolError, Request};
 pub use reply::{Protocol, Writer};

@@ -237,6 +237,30 @@ fn the_table_of_limits_is_that_of_the_constants() {
             "`ERR`, nothing stored",
         ),
         (
+            "keys and arguments of a script",
+            format!(
+                "{}, or twice the limit of results",
+                bytes(crate::resp::MAX_GIVEN)
+            ),
+            "",
+            "`ERR`, nothing stored",
+        ),
+        (
+            "large bodies read by one command, transaction, script or batch member",
+            format!(
+                "{}, or those of the largest record",
+                bytes(engine::MAX_READ)
+            ),
+            "",
+            "`too_large` (413, `ERR`)",
+        ),
+        (
+            "readers of the audit trail",
+            engine::MAX_READERS.to_string(),
+            "",
+            "`unavailable` (503)",
+        ),
+        (
             "connections",
             set.connections.to_string(),
             "`--max-connections`",

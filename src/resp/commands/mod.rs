@@ -8,7 +8,7 @@ mod once;
 mod pubsub;
 mod rights;
 mod scan;
-mod scripts;
+pub(super) mod scripts;
 mod server;
 mod strings;
 mod table;

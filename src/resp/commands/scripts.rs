@@ -18,7 +18,7 @@ const MAX_SCRIPT: usize = 256 << 10;
 /// The most keys and arguments of one script.
 const MAX_ARGUMENTS: usize = 10_000;
 /// The most bytes of them together, or twice what a value may have where that is more.
-const MOST_GIVEN: usize = 4 << 20;
+pub const MAX_GIVEN: usize = 4 << 20;
 
 /// Scripts by the SHA-1 of their text.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ fn script(call: &mut Call<'_>, by_sha: bool, reads: bool) -> Result<Next, Refusa
         ));
     }
     // Under the engine's lock one instruction may copy or compare all of it.
-    let most = MOST_GIVEN.max(call.face.options.limits.result.saturating_mul(2));
+    let most = MAX_GIVEN.max(call.face.options.limits.result.saturating_mul(2));
     if given.iter().map(Bytes::len).sum::<usize>() > most {
         return Err(Refusal::from(format!(
             "ERR the keys and arguments of a script have at most {most} bytes together"
