@@ -62,7 +62,7 @@ pub use self::metrics::{Counted, Face, MAX_TOLD_APART, OTHERS};
 pub use self::namespaces::{Namespace, Origin, States};
 pub use self::open::Report;
 use self::options::Limits;
-pub use self::options::Options;
+pub use self::options::{Options, frame_for};
 pub use self::reserve::reserve_size;
 pub use self::stats::{Family, Kind, Sample, Value as Figure};
 use self::trail::Trails;

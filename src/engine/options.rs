@@ -58,6 +58,12 @@ impl Default for Options {
     }
 }
 
+/// What a frame of the journal has to hold where bodies have that limit: a payload, a result, and what goes with them.
+#[must_use]
+pub fn frame_for(body_limit: usize) -> u64 {
+    body_limit.saturating_mul(2).saturating_add(64 << 10) as u64
+}
+
 /// Limits, resolved and checked against each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -91,6 +97,7 @@ impl Limits {
     pub(super) fn resolve(options: &Options) -> Result<Limits, EngineError> {
         let max_frame = max_frame(options.journal.segment_size);
         let bodies = options.body_limit.saturating_mul(2);
+        let least = frame_for(options.body_limit);
         if options.recent_bytes < bodies.saturating_mul(4) {
             return Err(EngineError::Limits(format!(
                 "memory for recent writes is {} bytes, and has to be at least 4 times payload and \
@@ -99,7 +106,7 @@ impl Limits {
                 bodies.saturating_mul(4)
             )));
         }
-        if max_frame < bodies.saturating_add(64 << 10) as u64 {
+        if max_frame < least {
             return Err(EngineError::Limits(format!(
                 "a frame of the journal holds {max_frame} bytes, too few for a payload and a result \
                  of {} each; lower the limit of bodies, or use a larger file system",

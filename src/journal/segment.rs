@@ -32,15 +32,18 @@ pub const VERSION: u32 = 1;
 /// The smallest segment that works at all; real ones are larger.
 pub const MIN_SEGMENT_SIZE: u64 = 16 * 1024;
 
-/// The largest segment.
-pub const MAX_SEGMENT_SIZE: u64 = 64 * 1024 * 1024;
+/// The largest segment: its frames hold the largest payload and result.
+pub const MAX_SEGMENT_SIZE: u64 = 512 * 1024 * 1024;
 
-/// The size of segments on a file system of so many bytes: a 32nd of it, at most 64 MiB, in whole pages.
+/// What a segment has at most where frames need no more.
+const USUAL_SEGMENT_SIZE: u64 = 64 * 1024 * 1024;
+
+/// The usual size of segments on a file system of so many bytes: a 32nd of it, at most 64 MiB, in whole pages.
 #[must_use]
 pub const fn segment_size(file_system: u64) -> u64 {
     let share = file_system / 32 / 4096 * 4096;
-    if share > MAX_SEGMENT_SIZE {
-        MAX_SEGMENT_SIZE
+    if share > USUAL_SEGMENT_SIZE {
+        USUAL_SEGMENT_SIZE
     } else if share < MIN_SEGMENT_SIZE {
         MIN_SEGMENT_SIZE
     } else {
@@ -369,6 +372,22 @@ mod tests {
         ];
         for (file_system, expected) in table {
             assert_eq!(segment_size(file_system), expected, "{file_system}");
+        }
+        // (bytes of a frame, of the file system) -> of a segment
+        let table = [
+            (2 << 20, 64 << 30, 64 << 20),
+            (16 << 20, 64 << 30, 64 << 20),
+            ((16 << 20) + 1, 64 << 30, 65 << 20),
+            ((64 << 20) + (64 << 10), 64 << 30, 257 << 20),
+            ((64 << 20) + (64 << 10), 4 << 30, 64 << 20),
+            (3 << 20, 256 << 20, 12 << 20),
+            (1 << 40, u64::MAX, 64 << 20),
+            (u64::MAX, u64::MAX, 64 << 20),
+        ];
+        for (frame, total, expected) in table {
+            let options = crate::journal::writer::Options::for_file_system(total);
+            let size = options.holding(frame, total).segment_size;
+            assert_eq!(size, expected, "{frame} on {total}");
         }
     }
 }

@@ -40,6 +40,19 @@ impl Options {
         }
     }
 
+    /// These with segments that hold frames of so many bytes, where the usual ones do not and a sixteenth of the file
+    /// system of `total` bytes does.
+    #[must_use]
+    pub fn holding(mut self, frame: u64, total: u64) -> Options {
+        let needed = frame.saturating_mul(4).checked_next_multiple_of(1 << 20);
+        if let Some(needed) = needed
+            && (self.segment_size..=MAX_SEGMENT_SIZE.min(total / 16)).contains(&needed)
+        {
+            self.segment_size = needed;
+        }
+        self
+    }
+
     /// Why these cannot be worked with, if so.
     pub(super) fn fault(&self) -> Option<String> {
         let size = self.segment_size;

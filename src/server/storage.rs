@@ -19,13 +19,15 @@ use crate::store;
 /// [`Exit::Damaged`], [`Exit::Storage`], [`Exit::DirectoryUnusable`]; nothing is lost by them.
 pub fn open(config: &Config, dir: &DataDir, in_flight: &Budget) -> Result<Engine, Failure> {
     let file_system = dir.file_system_size()?;
+    let body_limit = config.limits.payload.max(config.limits.result);
+    let journal = writer::Options::for_file_system(file_system);
     let options = engine::Options {
         policies: config.policies.clone(),
         recent_bytes: config.limits.recent_memory,
-        body_limit: config.limits.payload.max(config.limits.result),
+        body_limit,
         reserve: engine::reserve_size(file_system),
         in_flight: in_flight.bytes(),
-        journal: writer::Options::for_file_system(file_system),
+        journal: journal.holding(engine::frame_for(body_limit), file_system),
         store: store::Options {
             cache: config.limits.cache,
             ..store::Options::default()

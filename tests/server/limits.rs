@@ -282,3 +282,42 @@ fn clients_that_stall_in_the_middle_of_large_commands_hold_nobody_else_up() {
     );
     assert_eq!(healthy.command("EXISTS k0 k1"), Reply::Integer(0));
 }
+
+#[test]
+fn the_largest_bodies_are_kept_where_the_configuration_says_so() {
+    let folder = folder();
+    let large = [
+        "--max-payload",
+        "32MiB",
+        "--max-result",
+        "32MiB",
+        "--recent-memory",
+        "300MiB",
+        "--max-in-flight",
+        "300MiB",
+    ];
+    // The segments of before are of the usual size.
+    let server = Server::start(&data(&folder));
+    assert_eq!(server.redis().command("SET before v EX 1000"), ok());
+    server.kill9();
+    let server = Server::with(&data(&folder), &large);
+    let body = |byte: u8| vec![byte; 32 << 20];
+    let claim = server
+        .http()
+        .post("/v1/claims/default/k?store=true", &body(1));
+    assert_eq!((claim.status, claim.outcome()), (201, "acquired"));
+    let token = claim.json()["token"].to_string();
+    let complete = format!("/v1/claims/default/k/complete?token={token}");
+    let complete = server.http().post(&complete, &body(2));
+    assert_eq!((complete.status, complete.outcome()), (200, "completed"));
+    server.kill9();
+    let server = Server::with(&data(&folder), &large);
+    let read = |what: &str| server.http().get(&format!("/v1/claims/default/k/{what}"));
+    assert!(read("payload").body == body(1));
+    assert!(read("result").body == body(2));
+    assert_eq!(server.redis().command("EXISTS before"), Reply::Integer(1));
+    assert_eq!(server.term().code(), 0);
+    // And back, with segments of the larger size to be read.
+    let server = Server::start(&data(&folder));
+    assert_eq!(server.redis().command("EXISTS before k"), Reply::Integer(2));
+}
