@@ -173,20 +173,14 @@ impl Engine {
     }
 }
 
-/// Cuts a batch where it would take more memory than there may be at once; units stay whole.
-pub(super) fn parts(units: &[Unit], most: usize) -> impl Iterator<Item = &[Unit]> {
-    let mut rest = units;
-    std::iter::from_fn(move || {
-        let mut cost = 0_usize;
-        let fits = rest.iter().take_while(|unit| {
-            cost = cost.saturating_add(unit.cost());
-            cost <= most
-        });
-        let count = fits.count().max(1).min(rest.len());
-        let (part, tail) = rest.split_at(count);
-        rest = tail;
-        (!part.is_empty()).then_some(part)
-    })
+/// The first of the units: as many as may take so much memory at once, or one.
+pub(super) fn first_part(units: &[Unit], most: usize) -> &[Unit] {
+    let mut cost = 0_usize;
+    let fits = units.iter().take_while(|unit| {
+        cost = cost.saturating_add(unit.cost());
+        cost <= most
+    });
+    units.get(..fits.count().max(1)).unwrap_or(units)
 }
 
 /// Wakes the journal thread when it goes, also with a client that is gone.

@@ -54,7 +54,7 @@ use tokio::sync::{Notify, Semaphore};
 pub use self::bulk::Replays;
 use self::clock::Timer;
 use self::core::{Core, Phase};
-use self::decide::{Came, Flush, Hold, parts};
+use self::decide::{Came, Flush, Hold, first_part};
 pub use self::error::EngineError;
 pub use self::fetch::MAX_READ;
 use self::metrics::Metrics;
@@ -288,9 +288,13 @@ impl Engine {
     }
 
     async fn submit_part(&self, units: &[Unit]) -> Submitted {
-        let Some(mut part) = parts(units, self.inner.limits.recent_bytes / 8).next() else {
+        if units.is_empty() {
             return Submitted::default();
-        };
+        }
+        let limits = &self.inner.limits;
+        // No more than one unit may write: so whatever is too large is alone.
+        let most = (limits.recent_bytes as u64 / 8).min(limits.unit());
+        let mut part = first_part(units, usize::try_from(most).unwrap_or(usize::MAX));
         let refused = |part: &[Unit], why| {
             let commands = part.iter().map(|unit| unit.commands().len()).sum();
             Submitted {
@@ -305,8 +309,8 @@ impl Engine {
                     part = part.get(..part.len() / 2).unwrap_or(part);
                     continue;
                 }
-                // It is the first unit alone that reads too much.
-                Err(why @ Unavailable::Reads) => {
+                // It is the first unit alone that reads or writes too much.
+                Err(why @ (Unavailable::Reads | Unavailable::TooLarge)) => {
                     return refused(part.get(..1).unwrap_or(part), why);
                 }
                 Err(why) => return refused(part, why),
@@ -338,12 +342,6 @@ impl Engine {
     #[must_use]
     pub fn now(&self) -> Now {
         self.inner.core.lock().clock.now()
-    }
-
-    /// Completes that came with an ended token since the start: possible double executions (SPEC 4).
-    #[must_use]
-    pub fn late_completions(&self) -> u64 {
-        self.inner.core.lock().late.count()
     }
 
     /// Resolves when storage failed: then the process has to end, and this says why.

@@ -271,3 +271,34 @@ async fn sixty_four_clients_claim_one_key_and_one_gets_it() {
     }
     engine.close().unwrap();
 }
+
+#[tokio::test]
+async fn a_unit_that_is_too_large_is_refused_alone() {
+    // A frame of its journal holds 4 MiB, and a part of a pipeline could be 8 MiB.
+    let engine = Engine::volatile(Options {
+        recent_bytes: 64 << 20,
+        ..Options::default()
+    });
+    let keep = |key: &str, bytes: usize| {
+        let payload = Payload::new(vec![9; bytes].into(), "a/b".into());
+        let claim = Claim {
+            payload: Some(payload),
+            store: true,
+            ..Claim::default()
+        };
+        let key = RecordKey::new("default", key.as_bytes()).unwrap();
+        Command::new(key, Verb::Claim(Box::new(claim)))
+    };
+    let large = ["a", "b", "c", "d", "e"].map(|key| keep(key, 1 << 20));
+    let units = vec![
+        Unit::One(keep("before", 10)),
+        Unit::All(large.into()),
+        Unit::One(keep("after", 10)),
+    ];
+    let answers = engine.submit(units).await;
+    let (whole, refused) = (|at: usize| answers[at].is_ok(), &answers[1..6]);
+    assert!(whole(0) && whole(6), "{answers:?}");
+    let too_large = |answer: &Result<_, _>| matches!(answer, Err(Unavailable::TooLarge));
+    assert!(answers.len() == 7 && refused.iter().all(too_large));
+    engine.close().unwrap();
+}

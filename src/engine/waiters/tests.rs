@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{MAX_WAITERS, MAX_WAITING_BYTES};
-use crate::engine::clock::{ManualClock, Source};
+use crate::engine::clock::{ManualClock, Source, Timer};
 use crate::engine::{Engine, Options, Unavailable, Unit};
 use crate::model::body::{Body, Content};
 use crate::model::command::{Claim, Command, Mode, Payload, Verb};
@@ -70,7 +70,7 @@ impl Client {
 
     /// Goes on whenever it is woken, until it is answered.
     fn answer(&mut self) -> Answer {
-        let (begun, mut seen) = (Instant::now(), 0);
+        let (begun, mut seen) = (Timer::start(), 0);
         loop {
             assert!(begun.elapsed() < PATIENCE, "nobody told it");
             let woken = self.woken();
