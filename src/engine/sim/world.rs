@@ -284,10 +284,7 @@ impl World {
         };
         let mut report = Report::default();
         let ready = recover(parts, options, limits, &mut report)?;
-        let Ready {
-            inner,
-            mut keeper,
-        } = ready;
+        let Ready { inner, mut keeper } = ready;
         inner.tap.simulate();
         if self.without.sweeper {
             keeper.never_sweep();
