@@ -43,7 +43,7 @@ mod waiters;
 mod written;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -349,6 +349,12 @@ impl Engine {
     #[must_use]
     pub fn now(&self) -> Now {
         self.inner.core.lock().clock.now()
+    }
+
+    /// Whether a thread that decides is writing to the journal at this moment, so that it does nothing else.
+    #[must_use]
+    pub fn waits_for_disk(&self) -> bool {
+        self.inner.leads.load(Ordering::Relaxed)
     }
 
     /// Resolves when storage failed: then the process has to end, and this says why.
