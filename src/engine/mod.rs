@@ -27,6 +27,7 @@ mod namespaces;
 mod open;
 mod options;
 pub mod program;
+pub mod random;
 mod recent;
 pub mod repair;
 mod reserve;
