@@ -20,5 +20,6 @@ mod run;
 mod server;
 mod support;
 mod tools;
+mod transfer;
 mod vault;
 mod webhooks;

@@ -63,6 +63,46 @@ pub(super) struct Answer {
 }
 
 impl Server {
+    /// The one at that URL.
+    pub(super) fn at(url: String) -> Server {
+        Server {
+            url,
+            secret_file: None,
+            json: false,
+        }
+    }
+
+    /// Its URL.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The same server by each of its addresses, where `localhost` means two.
+    pub(super) fn ways(&self) -> Vec<Server> {
+        let to = |host: &str, port: &str| Server {
+            url: format!("http://{host}:{port}"),
+            secret_file: self.secret_file.clone(),
+            json: self.json,
+        };
+        match self
+            .url
+            .trim_end_matches('/')
+            .strip_prefix("http://localhost:")
+        {
+            Some(port) => vec![to("127.0.0.1", port), to("[::1]", port)],
+            None => vec![Server {
+                url: self.url.clone(),
+                secret_file: self.secret_file.clone(),
+                json: self.json,
+            }],
+        }
+    }
+
+    /// Whether nobody listens there.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.connect(PATIENCE).is_err()
+    }
+
     /// Sends the request and reads the answer.
     ///
     /// # Errors

@@ -5,9 +5,11 @@
 //! * [`events`], [`explain`]: the audit trail, read by [`stream`] while it comes; [`stats`]: the figures.
 //! * [`run`]: a command, once per key.
 //! * [`check`], [`compact`], [`restore`]: the tools for a data directory that no server has.
-//! * [`backup`]: of one that a server has.
+//! * [`backup`]: of one that a server has; [`transfer`]: its records as lines, out and in.
+//! * [`selftest`]: what is promised, tried on this machine, with a server of its [`own`].
 //! * [`config`]: what is in force; [`token`]: secrets for it.
 //! * [`manual`]; [`generated`]: man pages and completions, from the same definition as the verbs.
+//! * [`progress`]: how far long work has come, on a terminal.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
 mod backup;
@@ -22,14 +24,18 @@ mod generated;
 mod holder;
 mod manual;
 mod operate;
+mod own;
+mod progress;
 mod read;
 mod restore;
 mod run;
+mod selftest;
 mod serve;
 mod show;
 mod stats;
 mod stream;
 mod token;
+mod transfer;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -70,6 +76,9 @@ enum Verb {
     Token(token::Token),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Export(transfer::export::Export),
+    Import(transfer::import::Import),
+    Selftest(selftest::Selftest),
     Manual(manual::Manual),
     Man(generated::Man),
     Completions(generated::Completions),
@@ -109,6 +118,9 @@ pub fn main() -> ExitCode {
         Verb::Token(verb) => verb.run(),
         Verb::Backup(verb) => verb.run(),
         Verb::Restore(verb) => verb.run(),
+        Verb::Export(verb) => verb.run(),
+        Verb::Import(verb) => verb.run(),
+        Verb::Selftest(verb) => verb.run(),
         Verb::Manual(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
