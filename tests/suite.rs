@@ -21,5 +21,6 @@ mod server;
 mod support;
 mod tools;
 mod transfer;
+mod trials;
 mod vault;
 mod webhooks;

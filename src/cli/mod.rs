@@ -6,13 +6,14 @@
 //! * [`run`]: a command, once per key.
 //! * [`check`], [`compact`], [`restore`]: the tools for a data directory that no server has.
 //! * [`backup`]: of one that a server has; [`transfer`]: its records as lines, out and in.
-//! * [`selftest`]: what is promised, tried on this machine, with a server of its [`own`].
+//! * [`selftest`]: what is promised, tried on this machine, and [`bench`], measured; with a server of their [`own`].
 //! * [`config`]: what is in force; [`token`]: secrets for it.
 //! * [`manual`]; [`generated`]: man pages and completions, from the same definition as the verbs.
 //! * [`progress`]: how far long work has come, on a terminal.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
 mod backup;
+mod bench;
 mod check;
 mod claim;
 mod client;
@@ -79,6 +80,7 @@ enum Verb {
     Export(transfer::export::Export),
     Import(transfer::import::Import),
     Selftest(selftest::Selftest),
+    Bench(bench::Bench),
     Manual(manual::Manual),
     Man(generated::Man),
     Completions(generated::Completions),
@@ -121,6 +123,7 @@ pub fn main() -> ExitCode {
         Verb::Export(verb) => verb.run(),
         Verb::Import(verb) => verb.run(),
         Verb::Selftest(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
         Verb::Manual(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),

@@ -70,16 +70,17 @@ pub(super) fn server(server: &Server) -> Vec<Trial> {
             Err(failure) => refused.push((way.url().to_owned(), failure)),
         }
     }
+    if reached == 0 {
+        let url = server.url();
+        let text = format!(
+            "none is reached at {url}, so none was tried; start it, or say where it is with --url"
+        );
+        return vec![Trial::of("server", Came::Skipped, text)];
+    }
     for (url, failure) in refused {
-        let (came, text) = match reached {
-            // One of the two is enough for a client that tries both.
-            1.. => (
-                Came::Warning,
-                format!("{url} is not reached, and another address is: {failure}"),
-            ),
-            0 => (Came::Skipped, format!("no server is reached: {failure}")),
-        };
-        trials.push(Trial::of("server", came, text));
+        // One of the two is enough for a client that tries both.
+        let text = format!("{url} is not reached, and another address is: {failure}");
+        trials.push(Trial::of("server", Came::Warning, text));
     }
     trials
 }
