@@ -36,13 +36,12 @@ impl Engine {
         only: Option<&str>,
         after: Option<&RecordKey>,
     ) -> Result<Exported, Unavailable> {
-        let names: Vec<Box<str>> = {
+        let mut names: Vec<Box<str>> = {
             let core = self.running()?;
             let began = |name: &str| after.is_none_or(|after| name >= after.namespace());
             let wanted = |name: &&Box<str>| began(name) && only.is_none_or(|only| only == &***name);
             core.namespaces.iter().filter(wanted).cloned().collect()
         };
-        let mut names: Vec<_> = names.into_iter().collect();
         names.sort_unstable();
         let mut page = Exported {
             records: Vec::new(),

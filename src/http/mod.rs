@@ -23,7 +23,7 @@ pub mod policy;
 pub mod problem;
 pub mod routes;
 pub mod stream;
-mod transfer;
+pub mod transfer;
 mod verbs;
 
 #[cfg(test)]

@@ -81,6 +81,36 @@ fn a_cut_export_is_gone_on_with_behind_its_last_whole_line() {
 }
 
 #[test]
+fn an_import_has_so_many_lines_and_bytes_and_no_more() {
+    let (_folder, two, whole) = rig();
+    let line = whole
+        .lines()
+        .find(|line| line.contains("\"once\""))
+        .unwrap();
+    let lines = |count: usize| format!("{line}\n").repeat(count);
+    let import = |body: &str| {
+        two.http()
+            .post("/v1/import?granted=1&first=5", body.as_bytes())
+    };
+    let many = import(&lines(1001));
+    assert_eq!((many.status, many.outcome()), (400, "bad_input"));
+    let detail = many.json()["detail"].as_str().unwrap().to_owned();
+    assert!(
+        detail.contains("line 1005: more than 1000 lines"),
+        "{detail}"
+    );
+    assert!(is_empty(&two));
+    let large = import(&"x".repeat((8 << 20) + 1));
+    assert_eq!((large.status, large.outcome()), (413, "too_large"));
+    let all = import(&lines(1000));
+    assert_eq!(all.status, 200, "{all:?}");
+    assert_eq!(
+        (&all.json()["imported"], &all.json()["there"]),
+        (&1.into(), &999.into())
+    );
+}
+
+#[test]
 fn part_of_a_file_comes_over_where_that_is_asked_for() {
     let (folder, two, whole) = rig();
     let path = folder.path().join("part");

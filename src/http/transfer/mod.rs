@@ -18,9 +18,9 @@ use crate::model::outcome::{Imported, Verdict};
 use crate::model::record::{State, Token};
 
 /// The most lines of an import.
-const MAX_LINES: usize = 1000;
+pub const MAX_LINES: usize = 1000;
 /// The most bytes of an import, but for a record that is longer alone.
-const MAX_IMPORT: usize = 8 << 20;
+pub const MAX_IMPORT: usize = 8 << 20;
 
 /// Where a page goes on after this record.
 pub(super) fn after(params: &Params<'_>) -> Result<Option<RecordKey>, Refusal> {
