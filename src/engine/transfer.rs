@@ -38,9 +38,12 @@ impl Engine {
     ) -> Result<Exported, Unavailable> {
         let mut names: Vec<Box<str>> = {
             let core = self.running()?;
-            let began = |name: &str| after.is_none_or(|after| name >= after.namespace());
-            let wanted = |name: &&Box<str>| began(name) && only.is_none_or(|only| only == &***name);
-            core.namespaces.iter().filter(wanted).cloned().collect()
+            let wanted = |name: &str| {
+                after.is_none_or(|after| name >= after.namespace())
+                    && only.is_none_or(|only| only == name)
+            };
+            let names = core.namespaces.iter();
+            names.filter(|name| wanted(name)).cloned().collect()
         };
         names.sort_unstable();
         let mut page = Exported {

@@ -24,12 +24,7 @@ const IMPLAUSIBLE: Duration = Duration::from_micros(15);
 
 /// File systems by the numbers of statfs(2), as far as they say something.
 const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-const REMOTE: [i64; 4] = [
-    0x6969,
-    0xff53_4d42_u32 as i64,
-    0xfe53_4d42_u32 as i64,
-    0x0102_1997,
-];
+const REMOTE: [i64; 4] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
 
 /// Writes and syncs as the journal does, for a while.
 pub(super) fn sync(folder: &Path) -> Result<Trial, Failure> {
@@ -69,7 +64,7 @@ pub(super) fn sync(folder: &Path) -> Result<Trial, Failure> {
     let rate = took.len() as f64 / TIME.as_secs_f64();
     let measured =
         format!("{rate:.0} a second, half of them within {half:.0?}, 99 of 100 within {most:.0?}");
-    let (came, text) = judge(i64::from(kind.f_type), half, &measured);
+    let (came, text) = judge(kind.f_type, half, &measured);
     Ok(Trial {
         figures: json!({
             "per_second": rate.round(), "median_us": half.as_micros() as u64,

@@ -68,9 +68,8 @@ impl Export {
         }
         drop(progress);
         writing.end()?;
-        match path {
-            Some(path) => show::print(self.text(path, &writing).as_bytes())?,
-            None => {}
+        if let Some(path) = path {
+            show::print(self.text(path, &writing).as_bytes())?;
         }
         Ok(Exit::Success)
     }
