@@ -24,7 +24,7 @@ fn somebody_waits(house: &House) {
         let open = lines.find_map(|line| line.strip_prefix("onced_connections "));
         // One of them asks for this figure.
         open.and_then(|open| open.parse().ok())
-            .is_some_and(|open: u64| open >= 2)
+            .is_some_and(|open: f64| open >= 2.0)
     });
 }
 
