@@ -38,6 +38,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod transfer;
 mod unchanged;
 mod unit;
 mod waiters;
@@ -69,6 +70,7 @@ pub use self::reserve::reserve_size;
 pub use self::stats::{Family, Kind, Sample, Value as Figure};
 use self::trail::Trails;
 pub use self::trail::{Event, Events, Filter, MAX_READERS, TrailError};
+pub use self::transfer::Exported;
 pub use self::unit::{Page, Submitted, Unavailable, Unit};
 use self::waiters::wait_of;
 pub use self::waiters::{MAX_WAITERS, MAX_WAITING_BYTES};
