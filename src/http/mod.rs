@@ -16,6 +16,7 @@ pub mod json;
 mod link;
 mod manual;
 pub mod metrics;
+pub mod openapi;
 pub mod params;
 pub mod percent;
 mod pieces;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Body;
+use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
@@ -43,6 +45,7 @@ use self::guard::Hosts;
 use self::link::Link;
 use self::metrics::Live;
 use self::problem::Refusal;
+use self::routes::Found;
 use self::stream::Reply;
 use crate::engine::{self, Engine};
 use crate::model::access::Access;
@@ -176,7 +179,22 @@ where
         answer.close = true;
         link.leave_unread();
     }
+    debug_assert!(
+        is_told(&parts, &answer),
+        "{} {} answers what the reference does not tell of: {:?}",
+        parts.method,
+        parts.uri.path(),
+        answer.told()
+    );
     let mut headers = parts.headers;
     headers.clear();
     answer.into_response(headers, &parts.method)
+}
+
+/// Whether the reference tells of that answer; of paths that no route has there is nothing to tell.
+fn is_told(parts: &Parts, answer: &Answer) -> bool {
+    match routes::find(&parts.method, parts.uri.path()) {
+        Found::Route(route, _) => openapi::tells(route, answer),
+        Found::Path(_) | Found::Nothing => true,
+    }
 }

@@ -16,7 +16,7 @@ use super::percent::{Plus, decode};
 use super::pieces::Pieces;
 use super::problem::Refusal;
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, manual, metrics, policy};
+use super::{Face, Readiness, TEXT, batch, json, manual, metrics, openapi, policy};
 use crate::engine::{Filter, Unavailable, Unit};
 use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
@@ -73,6 +73,7 @@ where
     match route.action {
         Action::Healthz => Ok(Answer::json(&b"{\"status\":\"ok\"}"[..])),
         Action::Readyz => ready(*face.readiness.borrow()),
+        Action::OpenApi => Ok(Answer::json(openapi::document())),
         Action::Manual | Action::Chapter | Action::Problem => {
             manual::answer(route.action, captured.name, parts)
         }
@@ -405,6 +406,7 @@ impl Asked<'_> {
             | Action::Backup
             | Action::Healthz
             | Action::Readyz
+            | Action::OpenApi
             | Action::Manual
             | Action::Chapter
             | Action::Problem => Verb::Get,

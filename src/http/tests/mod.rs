@@ -9,6 +9,7 @@ mod keys;
 mod manual;
 mod metrics;
 mod namespaces;
+mod openapi;
 mod outcomes;
 mod requests;
 mod wire;
