@@ -1,6 +1,6 @@
 //! Query parameters, read by the route's table: what is unknown, repeated, empty or of the wrong kind is bad
 //! input (SPEC 6). Ranges of durations and lengths of texts stand here for the reference alone: they are checked where
-//! every face has them, in the model.
+//! every face has them, in the model. Lengths of bytes are checked here: a prefix has no other place.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -244,7 +244,13 @@ impl Param {
     fn read<'q>(&self, raw: Cow<'q, [u8]>) -> Result<Value<'q>, ParamError> {
         let name = self.name;
         let bad = |what: &dyn fmt::Display| ParamError(format!("{name}: {what}"));
-        if matches!(self.kind, Kind::Bytes(_)) {
+        if let Kind::Bytes(most) = self.kind {
+            if raw.len() > most {
+                let size = raw.len();
+                return Err(bad(&format_args!(
+                    "at most {most} bytes, and these are {size}"
+                )));
+            }
             return Ok(Value::Bytes(raw));
         }
         let text = match raw {

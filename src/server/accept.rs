@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 
 use super::connection::{self, Redis, farewell};
 use super::limits::{Budget, Connections, Seat};
-use super::listen::UnixSocket;
 use super::shutdown::Stop;
+use super::unix::UnixSocket;
 use crate::http;
 
 /// How long accepting pauses when the system is out of files or memory.

@@ -16,6 +16,7 @@ use tokio::time::Sleep;
 use super::limits::{Seat, Share};
 use super::shutdown::Stop;
 use crate::engine::Engine;
+use crate::http::body::{QUIET, SLOW};
 use crate::resp::{self, Flow, Session};
 
 /// The first read of a connection, and the largest: reads grow while they come back full.
@@ -23,11 +24,6 @@ const READ: (usize, usize) = (4 << 10, 256 << 10);
 /// How long a client may take nothing of its replies while bytes in flight are short. Until then it keeps
 /// memory that others wait for; whoever reads at all has taken something by then.
 const DEAF: Duration = Duration::from_secs(1);
-/// While bytes in flight are short: how often it is looked whether a part of a request came on, and how often in a row
-/// it may not have. Its memory is what others wait for.
-const QUIET: (Duration, u32) = (Duration::from_secs(1), 2);
-/// While bytes in flight are short: how long a request may take to arrive, however it trickles.
-const SLOW: Duration = Duration::from_secs(5);
 /// How long a client may take to see the end after its last reply.
 const FAREWELL: Duration = Duration::from_millis(500);
 

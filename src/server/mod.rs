@@ -1,7 +1,7 @@
 //! `onced serve`: from a configuration to faces that answer, and to the end.
 //!
 //! * [`data_dir`]: the data directory and its lock.
-//! * [`listen`] binds addresses; [`inherited`] takes those that a service manager listens on.
+//! * [`listen`] binds addresses, [`unix`] the Unix socket; [`inherited`] takes those that a service manager listens on.
 //! * [`accept`]: from a listening socket to connections.
 //! * [`connection`]: from the socket to the face and back.
 //! * [`limits`]: what all connections share.
@@ -25,6 +25,7 @@ pub mod reload;
 pub mod shutdown;
 pub mod storage;
 pub mod systemd;
+pub mod unix;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -39,9 +40,10 @@ use self::connection::Redis;
 use self::data_dir::DataDir;
 use self::inherited::Inherited;
 use self::limits::{Budget, Connections};
-use self::listen::{Face, UnixSocket};
+use self::listen::Face;
 use self::reload::{Reload, Source};
 use self::shutdown::{Asked, GRACE, Signals};
+use self::unix::UnixSocket;
 use crate::config::Config;
 use crate::engine;
 use crate::error::{Exit, Failure};
@@ -223,7 +225,7 @@ impl Sockets {
         }
         let unix = match inherited.unix {
             Some(socket) => Some(UnixSocket::of_somebody_else(socket)?),
-            None => config.unix.as_deref().map(UnixSocket::bind).transpose()?,
+            None => config.unix.as_ref().map(UnixSocket::bind).transpose()?,
         };
         Ok(Sockets { http, redis, unix })
     }

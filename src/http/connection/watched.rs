@@ -38,7 +38,7 @@ pub(super) struct Watched<S> {
     link: Arc<Link>,
     header_timeout: Duration,
     idle_timeout: Duration,
-    /// How long a client may take nothing of an answer that comes piece by piece.
+    /// How long a client may take nothing of an answer.
     write_timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
     deadline: Option<Pin<Box<Sleep>>>,
@@ -122,13 +122,14 @@ impl<S> Watched<S> {
         Poll::Ready(())
     }
 
-    /// What came of a write: a client that takes nothing of a long answer for too long is given up.
+    /// What came of a write: a client that takes nothing for too long is given up. It keeps the answer's memory, its
+    /// place among the connections, and one among the readers of the audit trail.
     fn taken(
         &mut self,
         written: Poll<io::Result<usize>>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if written.is_ready() || self.link.stage() != Stage::Streaming {
+        if written.is_ready() {
             self.stalled = None;
             return written;
         }

@@ -5,6 +5,7 @@ mod bodies;
 mod bulk;
 mod credentials;
 mod events;
+mod framing;
 mod keys;
 mod manual;
 mod metrics;
