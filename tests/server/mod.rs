@@ -6,6 +6,7 @@ mod events;
 mod faces;
 mod full;
 mod limits;
+mod log;
 mod reload;
 mod sockets;
 mod start;

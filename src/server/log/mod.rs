@@ -1,20 +1,30 @@
 //! Log lines on standard error, written by a thread of their own: whoever reads them may be slow or gone
 //! without holding up an answer. Lines that find no room are counted and the count is logged.
+//!
+//! * [`line`]: from an event to its line.
+//! * [`held`]: how many of a kind are written.
+
+mod held;
+mod line;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
+use self::held::{Held, WINDOW};
+use self::line::{Lines, Style};
 use crate::error::{Exit, Failure};
 
 /// Lines that wait for their reader.
 const WAITING: usize = 1024;
 /// How long the last lines may take at the end of the process.
 const LAST: Duration = Duration::from_secs(1);
+/// How often is looked whether there is something to tell of lines that were held back.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The log of this process; see [`Log::flush`].
 #[derive(Clone)]
@@ -39,14 +49,19 @@ impl Log {
     pub fn start(filter: &str) -> Result<Log, Failure> {
         let filter = parse(filter)?;
         let (mut log, entries) = Log::new();
-        let lost = Arc::clone(&log.lost);
-        std::thread::spawn(move || write_all(&entries, &lost, &mut io::stderr()));
+        let (style, held) = (Style::of_stderr(), Arc::<Held>::default());
+        let rest = Rest {
+            lost: Arc::clone(&log.lost),
+            held: Arc::clone(&held),
+            style,
+        };
+        std::thread::spawn(move || write_all(&entries, &rest, &mut io::stderr()));
         let writer = log.clone();
         // A second start in one process keeps the first log; only tests do that.
         let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_target(false)
             .log_internal_errors(false)
+            .event_format(Lines { style, held })
+            .with_env_filter(filter)
             .with_writer(move || writer.clone())
             .with_filter_reloading();
         let handle = subscriber.reload_handle();
@@ -109,24 +124,55 @@ impl Write for Log {
     }
 }
 
-/// Errors of `out` are passed over: there is nobody left to tell.
-fn write_all(entries: &Receiver<Entry>, lost: &AtomicU64, out: &mut impl Write) {
-    while let Ok(entry) = entries.recv() {
-        match entry {
-            Entry::Line(line) => {
-                let _ = out.write_all(&line);
-            }
-            Entry::Flush(done) => {
-                let _ = done.send(());
-            }
-        }
-        let lines = lost.swap(0, Ordering::Relaxed);
+/// What is told of lines that are not there.
+#[derive(Default)]
+struct Rest {
+    lost: Arc<AtomicU64>,
+    held: Arc<Held>,
+    style: Style,
+}
+
+impl Rest {
+    fn tell(&self, out: &mut impl Write, window: Duration) {
+        let lines = self.lost.swap(0, Ordering::Relaxed);
         if lines > 0 {
             let _ = writeln!(
                 out,
                 "{lines} log lines are missing here: they were not read in time"
             );
         }
+        for more in self.held.close(window) {
+            let _ = out.write_all(self.style.more(&more).as_bytes());
+        }
+    }
+
+    /// The next entry. `None`: it is time to tell.
+    fn next(&self, entries: &Receiver<Entry>) -> Result<Option<Entry>, RecvTimeoutError> {
+        if self.held.is_empty() {
+            let entry = entries.recv().map_err(|_| RecvTimeoutError::Disconnected);
+            return entry.map(Some);
+        }
+        match entries.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            entry => entry.map(Some),
+        }
+    }
+}
+
+/// Errors of `out` are passed over: there is nobody left to tell.
+fn write_all(entries: &Receiver<Entry>, rest: &Rest, out: &mut impl Write) {
+    while let Ok(entry) = rest.next(entries) {
+        match entry {
+            Some(Entry::Line(line)) => {
+                let _ = out.write_all(&line);
+            }
+            Some(Entry::Flush(done)) => {
+                rest.tell(out, Duration::ZERO);
+                let _ = done.send(());
+            }
+            None => {}
+        }
+        rest.tell(out, WINDOW);
     }
 }
 
@@ -134,16 +180,60 @@ fn write_all(entries: &Receiver<Entry>, lost: &AtomicU64, out: &mut impl Write) 
 mod tests {
     use super::*;
 
+    fn rest_of(log: &Log) -> Rest {
+        Rest {
+            lost: Arc::clone(&log.lost),
+            ..Rest::default()
+        }
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_is_cut_and_counted_and_others_are_written() {
+        let (log, entries) = Log::new();
+        let rest = rest_of(&log);
+        let lines = Lines {
+            style: Style::Plain,
+            held: Arc::clone(&rest.held),
+        };
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .event_format(lines)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for number in 0..held::ALLOWED + 5 {
+                tracing::warn!(number, "garbage: {}", "a\nb");
+            }
+            tracing::warn!("something else");
+        });
+        let _ = log.lines.send(Entry::Flush(sync_channel(1).0));
+        drop(log);
+        let mut out = Vec::new();
+        write_all(&entries, &rest, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        {
+            let written = text
+                .lines()
+                .filter(|line| line.contains(" WARN garbage: a\\nb number="));
+            assert_eq!(written.count() as u64, held::ALLOWED, "{text}");
+            assert!(
+                text.contains("5 more like this in the last 10 s: garbage: a\\nb number=24"),
+                "{text}"
+            );
+            assert_eq!(text.matches("something else").count(), 1, "{text}");
+        }
+    }
+
     #[test]
     fn lines_without_room_are_counted_and_never_block() {
         let (mut log, entries) = Log::new();
         for _ in 0..WAITING + 3 {
             log.write_all(b"line\n").unwrap();
         }
-        let lost = Arc::clone(&log.lost);
+        let rest = rest_of(&log);
         drop(log);
         let mut out = Vec::new();
-        write_all(&entries, &lost, &mut out);
+        write_all(&entries, &rest, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("line\n").count(), WAITING);
         assert!(text.contains("3 log lines are missing here"), "{text}");
@@ -163,8 +253,8 @@ mod tests {
         let (mut log, entries) = Log::new();
         log.write_all(b"line\n").unwrap();
         let flushed = log.clone();
-        let lost = Arc::clone(&log.lost);
-        let writer = std::thread::spawn(move || write_all(&entries, &lost, &mut Gone));
+        let rest = rest_of(&log);
+        let writer = std::thread::spawn(move || write_all(&entries, &rest, &mut Gone));
         flushed.flush();
         drop((log, flushed));
         writer.join().unwrap();
