@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use self::watched::{Silence, Watched};
 use super::link::{Link, Stage};
+use super::metrics::Limit;
 use super::problem::Refusal;
 use super::{Face, MAX_HEADER, json, respond};
 use crate::model::key::MAX_KEY;
@@ -84,6 +85,16 @@ where
         .as_ref()
         .err()
         .and_then(|error| unparsed(error, &parts.read_buf, &stream, &link));
+    match refusal.as_ref().map(|refusal| refusal.status) {
+        Some(StatusCode::URI_TOO_LONG | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => {
+            face.met.count(Limit::Head);
+        }
+        Some(StatusCode::REQUEST_TIMEOUT) => face.met.count(Limit::HeadTime),
+        _ => {}
+    }
+    if stream.has_given_up() {
+        face.met.count(Limit::WriteTime);
+    }
     let linger = refusal.is_some() || link.unread();
     finish(stream.into_inner(), refusal, linger).await;
 }

@@ -43,7 +43,7 @@ use self::answer::Answer;
 use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
-use self::metrics::Live;
+use self::metrics::{Live, Met};
 use self::problem::Refusal;
 use self::routes::Found;
 use self::stream::Reply;
@@ -110,6 +110,8 @@ pub struct Face {
     readiness: watch::Receiver<Readiness>,
     /// A permit for each byte of a body on its way.
     room: Arc<Semaphore>,
+    /// How often each limit was met.
+    met: Met,
     /// What the server knows of itself.
     live: OnceLock<Box<dyn Fn() -> Live + Send + Sync>>,
 }
@@ -131,6 +133,7 @@ impl Face {
             options,
             readiness,
             room,
+            met: Met::default(),
             live: OnceLock::new(),
         }
     }

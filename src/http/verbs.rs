@@ -11,6 +11,7 @@ use super::body::{BodyError, Taken, Upload};
 use super::credentials::{self, lacking};
 use super::events::{self, Lines};
 use super::link::{Link, Stage};
+use super::metrics::Limit;
 use super::params::Params;
 use super::percent::{Plus, decode};
 use super::pieces::Pieces;
@@ -325,7 +326,7 @@ impl Asked<'_> {
         };
         let (headers, room) = (&self.parts.headers, &self.face.room);
         let taken = body.read(headers, limit, options.body_timeout, room);
-        taken.await.map_err(|error| match error {
+        taken.await.map_err(|error| match self.count(error) {
             BodyError::TooLarge => too_large(self.route.body, limit),
             BodyError::Encoded => {
                 Refusal::bad_input_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, error.to_string())
@@ -336,6 +337,18 @@ impl Asked<'_> {
             BodyError::Broken => Refusal::bad_input(error.to_string()),
             BodyError::NoRoom => Refusal::unavailable(error.to_string()),
         })
+    }
+
+    /// Counts what limit was met, if that was one.
+    fn count(&self, error: BodyError) -> BodyError {
+        let limit = match error {
+            BodyError::TooLarge => Some(Limit::Body),
+            BodyError::Slow => Some(Limit::BodyTime),
+            BodyError::NoRoom => Some(Limit::BodyRoom),
+            BodyError::Encoded | BodyError::Broken => None,
+        };
+        limit.inspect(|limit| self.face.met.count(*limit));
+        error
     }
 
     /// The request body's content type; repeated or unreadable, it is bad input.

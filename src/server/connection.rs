@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::limits::{Seat, Share};
+use super::limits::{Met, Seat, Share, count};
 use super::shutdown::Stop;
 use crate::engine::Engine;
 use crate::http::body::{QUIET, SLOW};
@@ -36,6 +36,8 @@ pub struct Redis {
     pub face: Arc<resp::Face>,
     /// How long a client may hold others up while bytes in flight are short.
     pub patience: Duration,
+    /// What was met.
+    pub met: Arc<Met>,
 }
 
 /// Serves one Redis connection until the client goes, the session ends it, or `stop` is called.
@@ -47,6 +49,7 @@ pub async fn redis(stream: TcpStream, face: Redis, share: Share, seat: Seat, sto
         read: READ.0,
         slow: None,
         patience: face.patience,
+        met: Arc::clone(&face.met),
     };
     // A client that goes is no event; what it was owed is gone with it.
     if let Err(error) = connection.run(&face, stop).await {
@@ -65,6 +68,7 @@ struct Connection {
     /// Runs while a part of a request is here.
     slow: Option<Pin<Box<Sleep>>>,
     patience: Duration,
+    met: Arc<Met>,
 }
 
 /// How reading ended.
@@ -97,6 +101,7 @@ impl Connection {
                     self.try_read()?;
                 }
                 Came::TooSlow => {
+                    count(&self.met.slow);
                     // Others need it now, not when the client has seen the end.
                     self.input = BytesMut::new();
                     self.share.hold(session.pending());
@@ -260,6 +265,7 @@ impl Connection {
                 Err(_) => {
                     self.share.settle();
                     if self.share.is_short() {
+                        count(&self.met.deaf);
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                 }

@@ -30,6 +30,7 @@ pub mod unix;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -39,7 +40,7 @@ use self::accept::{Doors, Refusals};
 use self::connection::Redis;
 use self::data_dir::DataDir;
 use self::inherited::Inherited;
-use self::limits::{Budget, Connections};
+use self::limits::{Budget, Connections, Met};
 use self::listen::Face;
 use self::reload::{Reload, Source};
 use self::shutdown::{Asked, GRACE, Signals};
@@ -118,7 +119,12 @@ async fn serve(
         budget.bytes(),
     ));
     let (seats, bytes, most) = (connections.clone(), budget.bytes(), config.limits.in_flight);
+    let met = Arc::new(Met::default());
+    let seen = Arc::clone(&met);
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     http.show(move || Live {
+        refused: (load(&seen.http_refused), load(&seen.redis_refused)),
+        let_go: (load(&seen.slow), load(&seen.deaf)),
         connections: seats.open() as u64,
         in_flight: most.saturating_sub(bytes.available_permits()) as u64,
     });
@@ -135,6 +141,7 @@ async fn serve(
             engine: engine.clone().facing(engine::Face::Redis),
             face: redis,
             patience: config.limits.body_timeout,
+            met,
         },
         http,
         connections: connections.clone(),

@@ -245,7 +245,6 @@ fn responses(route: &Route) -> Value {
 
 /// By content type: what answers of one status hold.
 fn content(all: &[Told]) -> Value {
-    let mut content: Map<String, Value> = Map::new();
     // Outcomes of one shape are one schema.
     let mut shapes: Vec<Shape> = Vec::new();
     for told in all {
@@ -253,6 +252,7 @@ fn content(all: &[Told]) -> Value {
             shapes.push(told.shape);
         }
     }
+    let mut by_media: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for shape in shapes {
         let schema = shape.schema().map(|name| {
             let outcomes = all.iter().filter(|told| told.shape == shape);
@@ -266,12 +266,19 @@ fn content(all: &[Told]) -> Value {
             }
         });
         for media in shape.media() {
-            let one = match &schema {
-                Some(schema) => json!({ "schema": schema }),
-                None => json!({}),
-            };
-            content.insert((*media).to_owned(), one);
+            by_media.entry(media).or_default().extend(schema.clone());
         }
     }
-    content.into()
+    let content = by_media.into_iter().map(|(media, mut schemas)| {
+        let one = match (schemas.pop(), schemas.is_empty()) {
+            (None, _) => json!({}),
+            (Some(only), true) => json!({ "schema": only }),
+            (Some(last), false) => {
+                schemas.push(last);
+                json!({ "schema": { "anyOf": schemas } })
+            }
+        };
+        (media.to_owned(), one)
+    });
+    content.collect::<Map<_, _>>().into()
 }

@@ -100,11 +100,6 @@ async fn what_could_be_read_in_two_ways_is_refused_and_the_connection_closed() {
             "400",
         ),
         (
-            "a body cut short",
-            "Host: localhost\r\nContent-Length: 5\r\n\r\nab",
-            "400",
-        ),
-        (
             "chunked not last",
             "Host: localhost\r\nTransfer-Encoding: chunked, gzip\r\n\r\n1\r\na\r\n0\r\n\r\n",
             "400",
@@ -122,6 +117,8 @@ async fn what_could_be_read_in_two_ways_is_refused_and_the_connection_closed() {
             "{what}: {answers}"
         );
     }
+    let cut = format!("{post}Host: localhost\r\nContent-Length: 5\r\n\r\nab");
+    assert_eq!(statuses(&said(&house, cut).await), ["400"]);
     for key in ["framed", "smuggled"] {
         let path = format!("/v1/claims/ns/{key}");
         assert_eq!(house.ask("GET", &path).await.status, 404, "{key}");
@@ -170,7 +167,7 @@ async fn a_target_may_be_absolute_and_its_host_counts() {
         ("http://localhost/healthz", "200"),
         ("http://localhost:6623/healthz", "200"),
         ("http://evil.example/healthz", "421"),
-        ("localhost:6623", "400"),
+        ("localhost:6623", "404"),
         ("*", "404"),
         ("/", "404"),
     ] {
