@@ -1,4 +1,9 @@
-//! The journal thread: group commit. While one frame is on its way to the disk, the next one gathers.
+//! Group commit. A disk that answers at once is written to by the thread that decides: the sync is over sooner than
+//! another thread would be awake, and whoever is ready meanwhile makes the next frame. For any other disk there is
+//! the journal thread: while one frame is on its way, the next one gathers.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::journal::Mark;
 use crate::journal::frame::Frame;
@@ -9,12 +14,20 @@ use super::clock::{Position, Timer};
 use super::core::Phase;
 use super::{EngineError, Inner};
 
-/// What the journal thread has for itself.
+/// How slow a journal counts as before its first sync.
+const UNKNOWN: Duration = Duration::from_millis(10);
+/// A thread that decides takes so many steps at most: two frames, what it decided itself and what was before.
+const LEAD_STEPS: u32 = 4;
+
+/// The writing end of the journal. The journal thread has it, or a thread that decided.
 pub(super) struct Committer {
     /// Gone once it is closed.
     writer: Option<Writer>,
     /// Taken from those who wait, and not written yet.
     flight: Option<Frame>,
+    /// What an append takes: the mean, in which the last one counts for a sixteenth. After one that took a second
+    /// it takes some seventy before the disk counts as quick again.
+    pace: Duration,
 }
 
 /// What comes after a step.
@@ -33,17 +46,7 @@ impl Committer {
         Committer {
             writer: Some(writer),
             flight: None,
-        }
-    }
-
-    /// Runs until the engine stops and everything gathered is durable, or the journal fails.
-    pub(super) fn run(mut self, inner: &Inner) {
-        loop {
-            match self.step(inner) {
-                Next::Step => {}
-                Next::Idle => until_gathered(inner),
-                Next::Over => return,
-            }
+            pace: UNKNOWN,
         }
     }
 
@@ -89,7 +92,9 @@ impl Committer {
         writer.append(&mut frame)?;
         let next = writer.next_lsn();
         let entries = next.0.saturating_sub(first.0);
-        inner.metrics.committed(entries, timer.elapsed());
+        let took = timer.elapsed();
+        inner.metrics.committed(entries, took);
+        self.pace = self.pace - self.pace / 16 + took / 16;
         let durable = Lsn(next.0.saturating_sub(1));
         let landed = {
             let mut core = inner.core.lock();
@@ -103,6 +108,34 @@ impl Committer {
         inner.landed.notify_all();
         Ok(Next::Step)
     }
+}
+
+/// The journal thread: runs until the engine stops and everything gathered is durable, or the journal fails.
+pub(super) fn run(inner: &Inner) {
+    loop {
+        let next = inner.committer.lock().step(inner);
+        match next {
+            Next::Step => {}
+            Next::Idle => until_gathered(inner),
+            Next::Over => return,
+        }
+    }
+}
+
+/// Makes what is gathered durable here and now, if the journal thread is not at it and the disk is quick. Says
+/// whether nothing is left to do.
+pub(super) fn lead(inner: &Inner) -> bool {
+    let Some(mut committer) = inner.committer.try_lock() else {
+        return false;
+    };
+    if committer.pace >= inner.limits.lead_below {
+        return false;
+    }
+    inner.leads.store(true, Ordering::Relaxed);
+    let stays = |_: &u32| committer.step(inner) == Next::Step;
+    let done = (0..LEAD_STEPS).take_while(stays).count() < LEAD_STEPS as usize;
+    inner.leads.store(false, Ordering::Relaxed);
+    done
 }
 
 /// Waits until there may be a frame, or an end.

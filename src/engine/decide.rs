@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::commit;
 use super::core::{self, Asked, Core, Fetched};
 use super::cost::{self, Cost};
 use super::fetch::Fetch;
@@ -50,9 +51,8 @@ impl Engine {
             let room_made = self.inner.room_made.notified();
             match self.next(&asked, fetch.fetched(), patience.as_deref_mut())? {
                 Next::Done(decided, flush) => {
-                    if flush.is_some() {
-                        // Whoever is ready as well joins the frame: one sync for all.
-                        tokio::task::yield_now().await;
+                    if let Some(flush) = flush {
+                        flush.run().await;
                     }
                     return Ok(Came::Decided(decided, asked.units.len()));
                 }
@@ -153,7 +153,7 @@ impl Engine {
         }
         Ok(Next::Done(
             decided,
-            wake_journal.then(|| Flush(&self.inner)),
+            wake_journal.then(|| Flush::new(&self.inner)),
         ))
     }
 
@@ -183,12 +183,32 @@ pub(super) fn first_part(units: &[Unit], most: usize) -> &[Unit] {
     units.get(..fits.count().max(1)).unwrap_or(units)
 }
 
-/// Wakes the journal thread when it goes, also with a client that is gone.
-pub(super) struct Flush<'a>(pub(super) &'a Inner);
+/// Of the one who began a frame: he sees to it that it becomes durable. Wakes the journal thread when it goes unused,
+/// also with a client that is gone.
+pub(super) struct Flush<'a>(Option<&'a Inner>);
+
+impl<'a> Flush<'a> {
+    pub(super) fn new(inner: &'a Inner) -> Flush<'a> {
+        Flush(Some(inner))
+    }
+
+    /// Lets whoever is ready as well join the frame, so that there is one sync for all, and makes it durable or has
+    /// the journal thread do so.
+    pub(super) async fn run(mut self) {
+        tokio::task::yield_now().await;
+        if let Some(inner) = self.0
+            && commit::lead(inner)
+        {
+            self.0 = None;
+        }
+    }
+}
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
-        self.0.gathered.notify_one();
+        if let Some(inner) = self.0 {
+            inner.gathered.notify_one();
+        }
     }
 }
 

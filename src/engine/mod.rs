@@ -43,7 +43,7 @@ mod waiters;
 mod written;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -53,6 +53,7 @@ use tokio::sync::{Notify, Semaphore};
 
 pub use self::bulk::Replays;
 use self::clock::Timer;
+use self::commit::Committer;
 use self::core::{Core, Phase};
 use self::decide::{Came, Flush, Hold, first_part};
 pub use self::error::EngineError;
@@ -111,6 +112,9 @@ struct Inner {
     metrics: Metrics,
     limits: Limits,
     in_flight: Arc<Semaphore>,
+    committer: Mutex<Committer>,
+    /// A thread that decided is writing to the journal.
+    leads: AtomicBool,
     /// The journal thread waits here for a frame.
     gathered: Condvar,
     /// The store thread waits here for something to do.
@@ -144,6 +148,7 @@ impl Inner {
         trails: Trails,
         limits: Limits,
         in_flight: Arc<Semaphore>,
+        committer: Committer,
     ) -> Inner {
         Inner {
             core: Mutex::new(core),
@@ -153,6 +158,8 @@ impl Inner {
             metrics: Metrics::new(),
             limits,
             in_flight,
+            committer: Mutex::new(committer),
+            leads: AtomicBool::new(false),
             gathered: Condvar::new(),
             wake_store: Condvar::new(),
             landed: Condvar::new(),
@@ -342,6 +349,12 @@ impl Engine {
     #[must_use]
     pub fn now(&self) -> Now {
         self.inner.core.lock().clock.now()
+    }
+
+    /// Whether a thread that decides is writing to the journal at this moment, so that it does nothing else.
+    #[must_use]
+    pub fn waits_for_disk(&self) -> bool {
+        self.inner.leads.load(Ordering::Relaxed)
     }
 
     /// Resolves when storage failed: then the process has to end, and this says why.

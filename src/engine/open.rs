@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::checkpoint::Keeper;
 use super::clock::{Clock, Pace, Position, Reading};
-use super::commit::Committer;
+use super::commit::{self, Committer};
 use super::core::{Core, Phase, Policies};
 use super::gather::Gather;
 use super::late::Late;
@@ -127,7 +127,6 @@ pub(super) struct Parts {
 /// An engine whose threads were not started.
 pub(super) struct Ready {
     pub(super) inner: Arc<Inner>,
-    pub(super) committer: Committer,
     pub(super) keeper: Keeper,
 }
 
@@ -234,8 +233,8 @@ pub(super) fn recover(
             trails,
             limits,
             options.in_flight,
+            Committer::new(writer),
         )),
-        committer: Committer::new(writer),
         keeper,
     })
 }
@@ -441,11 +440,7 @@ pub(super) fn checkpoint_redone(
 }
 
 fn start(ready: Ready) -> Result<Engine, EngineError> {
-    let Ready {
-        inner,
-        committer,
-        keeper,
-    } = ready;
+    let Ready { inner, keeper } = ready;
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
             .name(name.into())
@@ -454,7 +449,7 @@ fn start(ready: Ready) -> Result<Engine, EngineError> {
     };
     let journal = {
         let inner = inner.clone();
-        spawn("onced-journal", Box::new(move || committer.run(&inner)))?
+        spawn("onced-journal", Box::new(move || commit::run(&inner)))?
     };
     let keeper = {
         let inner = inner.clone();

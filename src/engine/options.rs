@@ -15,6 +15,9 @@ use crate::store;
 
 /// The longest that a write waits for those before it where memory for recent ones runs short.
 const SLOWEST: Duration = Duration::from_millis(20);
+/// Syncs as quick as this are waited for where commands are decided: about what it costs to wake another thread, have
+/// it answered, and decide the next frame in between.
+const QUICK: Duration = Duration::from_micros(500);
 /// The file system a journal is laid out for where nobody looked: defaults as on any large one.
 const DISK: u64 = 64 << 30;
 
@@ -34,6 +37,9 @@ pub struct Options {
     /// How often the store thread looks around when nobody wakes it. Recent records go to the store after 5
     /// such ticks at the latest; what is past its retention is swept every 10.
     pub tick: Duration,
+    /// While the journal's appends take less, the thread that decides waits for them itself; above, they are the
+    /// journal thread's. Zero: always.
+    pub lead_below: Duration,
     /// A permit for each byte in flight (SPEC 10): large bodies that are read from the store take theirs.
     pub in_flight: Arc<Semaphore>,
     /// Of the journal.
@@ -51,6 +57,7 @@ impl Default for Options {
             body_limit: 1 << 20,
             reserve: reserve_size(DISK),
             tick: Duration::from_secs(1),
+            lead_below: QUICK,
             in_flight: Arc::new(Semaphore::new(256 << 20)),
             journal: writer::Options::for_file_system(DISK),
             store: store::Options::default(),
@@ -75,6 +82,7 @@ pub(super) struct Limits {
     /// The most bytes that one unit reads.
     pub(super) reads: usize,
     pub(super) tick: Duration,
+    pub(super) lead_below: Duration,
 }
 
 impl Limits {
@@ -119,6 +127,7 @@ impl Limits {
             max_frame,
             reads: fetch::most_read(options.body_limit, &options.in_flight),
             tick: options.tick.max(Duration::from_millis(1)),
+            lead_below: options.lead_below,
         })
     }
 }

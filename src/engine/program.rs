@@ -399,9 +399,8 @@ impl Engine {
             let room_made = self.inner.room_made.notified();
             match self.attempt(&mut program, &declared, &asked, fetch.fetched())? {
                 Attempt::Done(answer, durable, flush) => {
-                    if flush.is_some() {
-                        // Whoever is ready as well joins the frame: one sync for all.
-                        tokio::task::yield_now().await;
+                    if let Some(flush) = flush {
+                        flush.run().await;
                     }
                     break (answer, durable);
                 }
@@ -502,7 +501,7 @@ impl Engine {
         if wake_store {
             self.inner.wake_store.notify_one();
         }
-        let flush = wake_journal.then(|| Flush(&self.inner));
+        let flush = wake_journal.then(|| Flush::new(&self.inner));
         Ok(Attempt::Done(answer, durable, flush))
     }
 }

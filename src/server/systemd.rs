@@ -1,5 +1,7 @@
 //! What the service manager is told; nothing where there is none (no `NOTIFY_SOCKET`).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -57,22 +59,42 @@ impl Patience {
     }
 }
 
-/// Tells a watchdog, if one waits, that the runtime serves and the engine decides.
+/// Tells a watchdog, if one waits, that the runtime serves and the engine decides, or that the disk is waited for: a
+/// restart would wait for it too. Ends when the task does.
 pub fn watchdog(engine: &Engine) -> JoinHandle<()> {
     let engine = engine.clone();
     tokio::spawn(async move {
         let Some(limit) = sd_notify::watchdog_enabled() else {
             return;
         };
-        let mut beat = tokio::time::interval((limit / 3).max(Duration::from_millis(1)));
+        let serves = Arc::new(AtomicBool::new(true));
+        let _life = feed(limit / 3, serves.clone(), engine.clone());
+        let mut beat = tokio::time::interval((limit / 6).max(Duration::from_millis(1)));
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             beat.tick().await;
             // Under the lock under which everything is decided.
             let _ = engine.now();
-            tell(&[NotifyState::Watchdog]);
+            serves.store(true, Ordering::Relaxed);
         }
     })
+}
+
+/// Feeds the watchdog from a thread of its own, which a runtime that waits for the disk does not hold up, until what
+/// is returned is dropped.
+fn feed(every: Duration, serves: Arc<AtomicBool>, engine: Engine) -> Sender<()> {
+    let (held, dropped) = channel();
+    std::thread::spawn(move || {
+        loop {
+            if serves.swap(false, Ordering::Relaxed) || engine.waits_for_disk() {
+                tell(&[NotifyState::Watchdog]);
+            }
+            if dropped.recv_timeout(every) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    });
+    held
 }
 
 fn tell(states: &[NotifyState<'_>]) {

@@ -10,6 +10,7 @@ use super::codec::{
 };
 use super::error::StoreError;
 use super::filter::Filter;
+use super::filters::Filters;
 use super::layout::{Chooser, META, Place};
 use super::memtable::{Memtable, Row, Sorted};
 use super::open::{STATE_KEY, Store, counts_key, policy_key, unwritable};
@@ -160,25 +161,25 @@ impl Store {
             }
         }
         let less = self.make_room(&ops)?;
-        for (place, live) in &self.tables {
-            let elsewhere = |(target, hash): (&Option<Place>, u64)| {
-                *target != Some(*place) && live.filter.contains(hash)
-            };
-            let changes = targets.iter().zip(changes.hashes()).enumerate();
-            let removals: Vec<usize> = changes
-                .filter(|(_, change)| elsewhere(*change))
-                .map(|(index, _)| index)
-                .collect();
-            if !removals.is_empty() {
-                ops.entry(*place).or_default().removals = removals;
+        self.cover_one()?;
+        let hashes: Vec<u64> = changes.hashes().collect();
+        Filters::new(&self.tables, &self.covers).each_possible(&hashes, |place, index| {
+            if targets
+                .get(index)
+                .is_some_and(|target| *target != Some(place))
+            {
+                ops.entry(place).or_default().removals.push(index);
+            }
+        });
+        for (target, hash) in targets.iter().zip(&hashes) {
+            if let Some(place) = target
+                && let Some(live) = self.tables.get_mut(place)
+            {
+                live.filter.insert(*hash);
+                self.covers.insert(*place, *hash);
             }
         }
-        for (target, hash) in targets.iter().zip(changes.hashes()) {
-            if let Some(live) = target.and_then(|place| self.tables.get_mut(&place)) {
-                live.filter.insert(hash);
-            }
-        }
-        self.shared.publish(&self.tables, less);
+        self.shared.publish(&self.tables, &self.covers, less);
         Ok(Plan {
             changes,
             targets,
@@ -187,43 +188,64 @@ impl Store {
         })
     }
 
-    /// Adds the tables that are new, and makes worn filters anew from what is committed. Tells whether
-    /// there were any.
+    /// Adds the tables that are new, makes worn filters anew from what is committed, and gives stale covers up. Tells
+    /// whether anything was taken away.
     fn make_room(&mut self, ops: &BTreeMap<Place, Ops>) -> Result<bool, StoreError> {
-        let mut less = false;
+        let mut less = self.covers.give_up_stale(&self.tables);
         for (place, ops) in ops {
             let more = ops.puts.len() as u64;
             let Some(live) = self.tables.get_mut(place) else {
-                let filter = Filter::with_capacity(more);
-                self.tables.insert(
-                    *place,
-                    Live {
-                        counts: TableCounts::default(),
-                        filter,
-                    },
-                );
+                let live = Live {
+                    counts: TableCounts::default(),
+                    filter: Filter::with_capacity(more),
+                };
+                if self.tables.keys().any(|other| place.is_kin(*other)) {
+                    self.covers.join(*place, self.bounds.part_rows, &[]);
+                }
+                self.tables.insert(*place, live);
                 continue;
             };
             if live.filter.is_worn(live.counts.rows, more) {
                 let capacity = live.counts.rows.saturating_add(more).saturating_mul(2);
-                live.filter = self.shared.read(OPERATION, |transaction, _| {
-                    let mut filter = Filter::with_capacity(capacity);
-                    match transaction.open_table(bytewise(&place.name())) {
-                        Ok(table) => {
-                            for row in table.range::<&[u8]>(..)? {
-                                filter.insert(self.shared.hasher.hash(row?.0.value()));
-                            }
-                        }
-                        // It was to be added by a commit that failed.
-                        Err(redb::TableError::TableDoesNotExist(_)) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                    Ok(filter)
-                })?;
+                let mut filter = Filter::with_capacity(capacity);
+                for hash in self.hashes(*place)? {
+                    filter.insert(hash);
+                }
+                if let Some(live) = self.tables.get_mut(place) {
+                    live.filter = filter;
+                }
                 less = true;
             }
         }
         Ok(less)
+    }
+
+    /// Brings one more table under a cover, if there is one to bring: with each checkpoint one, because all that the
+    /// table has is read for it.
+    fn cover_one(&mut self) -> Result<(), StoreError> {
+        if let Some(place) = self.covers.loose(&self.tables) {
+            let hashes = self.hashes(place)?;
+            self.covers.join(place, self.bounds.part_rows, &hashes);
+        }
+        Ok(())
+    }
+
+    /// The hashes of all keys that are committed in a table.
+    fn hashes(&self, place: Place) -> Result<Vec<u64>, StoreError> {
+        self.shared.read(OPERATION, |transaction, _| {
+            let mut hashes = Vec::new();
+            match transaction.open_table(bytewise(&place.name())) {
+                Ok(table) => {
+                    for row in table.range::<&[u8]>(..)? {
+                        hashes.push(self.shared.hasher.hash(row?.0.value()));
+                    }
+                }
+                // It was to be added by a commit that failed, or by this one.
+                Err(redb::TableError::TableDoesNotExist(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(hashes)
+        })
     }
 
     fn write(
@@ -288,9 +310,11 @@ impl Store {
         });
         drop(known);
         if !written.emptied.is_empty() {
-            self.tables
-                .retain(|place, _| !written.emptied.contains(place));
-            self.shared.publish(&self.tables, true);
+            for place in &written.emptied {
+                self.tables.remove(place);
+                self.covers.leave(*place);
+            }
+            self.shared.publish(&self.tables, &self.covers, true);
         }
     }
 }

@@ -5,11 +5,26 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits for each key a link is made for.
-const BITS_PER_KEY: u64 = 20;
-/// Bits set for each key. With 20 bits a key, a full link says "maybe" to 1 of 14 000 absent keys: a new key is
-/// looked up in the filters of all tables, a hundred of them at ten million keys.
-const HASHES: u32 = 12;
+/// What a filter is over, so how it is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One table: a "maybe" is a read, and there are a hundred of them at ten million keys. 20 bits for each key a
+    /// link is made for, of which 12 are set: a full link says "maybe" to 1 of 14 000 absent keys.
+    Table,
+    /// Many tables: a "maybe" is a look at their own filters. 16 bits and 8: 1 of 1700.
+    Cover,
+}
+
+impl Shape {
+    /// Bits for each key, and how many of them are set.
+    const fn bits(self) -> (u64, u32) {
+        match self {
+            Shape::Table => (20, 12),
+            Shape::Cover => (16, 8),
+        }
+    }
+}
+
 /// What the smallest link is made for: 8 KiB.
 const LEAST: u64 = 4096;
 /// A chain longer than this is made anew as one link, so that the links' errors do not add up.
@@ -54,9 +69,10 @@ struct Link {
 }
 
 impl Link {
-    fn new(capacity: u64) -> Arc<Link> {
-        let bits = usize::try_from(capacity.saturating_mul(BITS_PER_KEY)).unwrap_or(usize::MAX);
-        let bloom = AtomicBloomFilter::with_num_bits(bits).hashes(HASHES);
+    fn new(shape: Shape, capacity: u64) -> Arc<Link> {
+        let (per_key, hashes) = shape.bits();
+        let bits = usize::try_from(capacity.saturating_mul(per_key)).unwrap_or(usize::MAX);
+        let bloom = AtomicBloomFilter::with_num_bits(bits).hashes(hashes);
         Arc::new(Link {
             bloom,
             capacity,
@@ -65,18 +81,25 @@ impl Link {
     }
 }
 
-/// The filter of one table: a chain of links, each made for twice the keys of the last. A clone shares the
+/// A filter: a chain of links, each made for twice the keys of the last. A clone shares the
 /// links, so that readers see what the writer inserts at once. It forgets nothing.
 #[derive(Clone)]
 pub(super) struct Filter {
+    shape: Shape,
     links: Vec<Arc<Link>>,
 }
 
 impl Filter {
-    /// An empty filter for about that many keys.
+    /// An empty filter of a table for about that many keys.
     pub(super) fn with_capacity(keys: u64) -> Filter {
+        Filter::new(Shape::Table, keys)
+    }
+
+    /// An empty filter for about that many keys.
+    pub(super) fn new(shape: Shape, keys: u64) -> Filter {
         Filter {
-            links: vec![Link::new(keys.max(LEAST))],
+            shape,
+            links: vec![Link::new(shape, keys.max(LEAST))],
         }
     }
 
@@ -100,7 +123,8 @@ impl Filter {
                 return;
             }
             let last = self.links.last().map_or(LEAST, |link| link.capacity);
-            self.links.push(Link::new(last.saturating_mul(2)));
+            self.links
+                .push(Link::new(self.shape, last.saturating_mul(2)));
         }
         if let Some(link) = self.links.last()
             && !link.bloom.insert_hash(hash)

@@ -35,6 +35,20 @@ pub(super) enum Place {
     Forever(u32),
 }
 
+/// Tables whose records expire about together: see [`Place::family`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Family {
+    /// Those of eight buckets in a row.
+    Until {
+        /// Of their width.
+        exponent: u8,
+        /// An eighth of their numbers.
+        number: u64,
+    },
+    /// Those that never do.
+    Forever,
+}
+
 /// A stretch of time in which records expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Bucket {
@@ -95,6 +109,23 @@ impl Place {
     /// The place whose bodies lie in the table of that name.
     pub(super) fn parse_body(name: &str) -> Option<Place> {
         Place::parse(name.strip_prefix(BODY)?)
+    }
+
+    /// Its family: tables that end in one stretch of eight buckets' width. `None`: it is alone.
+    pub(super) fn family(self) -> Option<Family> {
+        match self {
+            Place::Open => None,
+            Place::Done(bucket, _) => Some(Family::Until {
+                exponent: bucket.exponent,
+                number: bucket.number / 8,
+            }),
+            Place::Forever(_) => Some(Family::Forever),
+        }
+    }
+
+    /// Whether the two have one family.
+    pub(super) fn is_kin(self, other: Place) -> bool {
+        self.family().is_some_and(|own| other.family() == Some(own))
     }
 
     /// The name of its table.

@@ -23,6 +23,7 @@ mod entry;
 mod entry_rows;
 mod error;
 mod filter;
+mod filters;
 mod layout;
 mod memtable;
 mod open;

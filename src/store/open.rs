@@ -12,6 +12,7 @@ use super::codec::{
 };
 use super::error::{StoreError, io_error};
 use super::filter::KeyHasher;
+use super::filters::Covers;
 use super::layout::{Bounds, META, Place};
 use super::read::Reader;
 use super::scan::{Scanned, scan};
@@ -85,6 +86,7 @@ pub struct Store {
     pub(super) shared: Arc<Shared>,
     pub(super) state: StoreState,
     pub(super) tables: Tables,
+    pub(super) covers: Covers,
     pub(super) bounds: Bounds,
 }
 
@@ -226,8 +228,9 @@ impl Store {
 
     fn adopt(&mut self, scanned: Scanned) {
         self.tables = scanned.tables;
+        self.covers = Covers::default();
         *self.shared.namespaces.lock() = Arc::new(scanned.namespaces);
-        self.shared.publish(&self.tables, true);
+        self.shared.publish(&self.tables, &self.covers, true);
     }
 }
 
@@ -285,6 +288,7 @@ fn open(source: Source, path: PathBuf, options: Options) -> Result<(Store, Opene
         shared: Arc::new(shared),
         state,
         tables: Tables::new(),
+        covers: Covers::default(),
         bounds,
     };
     store.adopt(scanned);

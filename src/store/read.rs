@@ -238,12 +238,8 @@ impl Reader {
         };
         let hash = self.shared.hasher.hash(key.joined());
         self.shared.read("read a body", |transaction, catalog| {
-            for (place, _) in catalog
-                .filters
-                .iter()
-                .filter(|(_, filter)| filter.contains(hash))
-            {
-                if let Some(bytes) = read_body(transaction, *place, key.joined(), &body)? {
+            for place in catalog.filters.places(hash) {
+                if let Some(bytes) = read_body(transaction, place, key.joined(), &body)? {
                     return Ok(Some(bytes));
                 }
             }
@@ -281,13 +277,7 @@ impl Reader {
     /// How well the filters do.
     #[must_use]
     pub fn filter_stats(&self) -> FilterStats {
-        let bytes = self
-            .shared
-            .catalog()
-            .filters
-            .iter()
-            .map(|(_, filter)| filter.bytes())
-            .sum();
+        let bytes = self.shared.catalog().filters.bytes();
         self.shared.counters.stats(bytes)
     }
 
@@ -299,10 +289,7 @@ impl Reader {
     ) -> Result<Option<Found>, Fault> {
         let joined: &[u8] = key.joined();
         let hash = self.shared.hasher.hash(joined);
-        for (place, filter) in &catalog.filters {
-            if !filter.contains(hash) {
-                continue;
-            }
+        for place in catalog.filters.places(hash) {
             let name = place.name();
             let value = match transaction.open_table(bytewise(&name)) {
                 Ok(table) => table.get(joined)?,
@@ -316,7 +303,7 @@ impl Reader {
                 let value = value.value();
                 let view = view_record(joined, value).map_err(damaged)?;
                 return Ok(Some(Found {
-                    place: *place,
+                    place,
                     record: view.to_record().map_err(damaged)?,
                     len: value.len(),
                 }));

@@ -16,6 +16,7 @@ use super::backend::{Failure, Source, Watched};
 use super::codec::TableCounts;
 use super::error::{StoreError, io_error};
 use super::filter::{Filter, FilterCounters, KeyHasher};
+use super::filters::{Covers, Filters};
 use super::layout::Place;
 
 /// The table of that name: bytes to bytes, as all of ours are.
@@ -42,7 +43,7 @@ pub(super) type Namespaces = BTreeMap<Box<str>, BTreeMap<Place, u64>>;
 /// The filters as readers see them.
 pub(super) struct Catalog {
     epoch: u64,
-    pub(super) filters: Vec<(Place, Filter)>,
+    pub(super) filters: Filters,
 }
 
 pub(super) struct Shared {
@@ -57,7 +58,7 @@ pub(super) struct Shared {
     pub(super) counters: FilterCounters,
     pub(super) namespaces: Mutex<Arc<Namespaces>>,
     #[cfg(feature = "canary")]
-    late: Mutex<Vec<(Place, Filter)>>,
+    late: Mutex<Filters>,
 }
 
 struct Slot {
@@ -149,7 +150,7 @@ impl Shared {
             turned: Condvar::new(),
             catalog: RwLock::new(Arc::new(Catalog {
                 epoch: 0,
-                filters: Vec::new(),
+                filters: Filters::default(),
             })),
             counters: FilterCounters::default(),
             namespaces: Mutex::default(),
@@ -162,32 +163,22 @@ impl Shared {
         self.catalog.read().clone()
     }
 
-    /// Whether any table may hold a key of that hash: on the path of every command.
+    /// Whether any table may hold a key of that hash.
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        self.catalog
-            .read()
-            .filters
-            .iter()
-            .any(|(_, filter)| filter.contains(hash))
+        let catalog = self.catalog.read();
+        let found = catalog.filters.places(hash).next();
+        found.is_some()
     }
 
-    /// Marks which of some keys any table may hold, by their hashes: on the path of every command. Table by
-    /// table, so that the look-ups of a batch wait for memory together.
+    /// Marks which of some keys any table may hold, by their hashes: on the path of every command.
     pub(super) fn mark_possible(&self, hashes: &[u64], possible: &mut [bool]) {
         let catalog = self.catalog.read();
-        for (_, filter) in &catalog.filters {
-            for (hash, possible) in hashes.iter().zip(&mut *possible) {
-                *possible = *possible || filter.contains(*hash);
-            }
-        }
+        catalog.filters.mark_possible(hashes, possible);
     }
 
     /// Shows readers the writer's filters. `less` says that something was taken away.
-    pub(super) fn publish(&self, tables: &Tables, less: bool) {
-        let filters = tables
-            .iter()
-            .map(|(place, live)| (*place, live.filter.clone()))
-            .collect();
+    pub(super) fn publish(&self, tables: &Tables, covers: &Covers, less: bool) {
+        let filters = Filters::new(tables, covers);
         #[cfg(feature = "canary")]
         let filters = if crate::canary::has(crate::canary::Fault::FilterUpdatedLate) {
             std::mem::replace(&mut *self.late.lock(), filters)

@@ -65,12 +65,13 @@ impl Store {
         };
         for place in &over {
             swept.records += self.tables.remove(place).map_or(0, |live| live.counts.rows);
+            self.covers.leave(*place);
         }
         Arc::make_mut(&mut *self.shared.namespaces.lock()).retain(|_, tables| {
             tables.retain(|place, _| !place.is_over(now));
             !tables.is_empty()
         });
-        self.shared.publish(&self.tables, true);
+        self.shared.publish(&self.tables, &self.covers, true);
         Ok(swept)
     }
 }

@@ -6,6 +6,7 @@ mod calls;
 mod clocks;
 mod disks;
 mod owner;
+mod stalls;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

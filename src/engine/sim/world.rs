@@ -22,7 +22,7 @@ use super::disk::{Device, Op};
 use super::{START, Tap};
 use crate::engine::checkpoint::{self, Keeper};
 use crate::engine::clock::{ManualClock, Pace, Source};
-use crate::engine::commit::{self, Committer};
+use crate::engine::commit;
 use crate::engine::open::{Parts, Ready, recover};
 use crate::engine::reserve::Reserve;
 use crate::engine::waiters::ring_due;
@@ -72,7 +72,6 @@ impl Wake for Woken {
 /// An engine without threads of its own.
 struct Running {
     engine: Engine,
-    committer: Committer,
     keeper: Keeper,
     committed: commit::Next,
     kept: checkpoint::Next,
@@ -166,6 +165,8 @@ pub(super) struct World {
     closing: bool,
     /// The store thread is much quicker than everybody else.
     hurried: bool,
+    /// Who decides writes to the journal himself.
+    lead: bool,
     /// What is told meanwhile, where somebody wants to know.
     heard: Option<Vec<(Command, Result<Outcome, Unavailable>)>>,
     pub(super) stats: Stats,
@@ -191,6 +192,7 @@ impl World {
             without: Without::default(),
             closing: false,
             hurried: false,
+            lead: false,
             heard: None,
             stats: Stats::default(),
         }
@@ -241,6 +243,12 @@ impl World {
             max_frame: 16 << 10,
             reads: 64 << 20,
             tick: Duration::from_secs(1),
+            // In the thread that decides, or in one of its own.
+            lead_below: if self.lead {
+                Duration::MAX
+            } else {
+                Duration::ZERO
+            },
         };
         (options, limits)
     }
@@ -263,6 +271,7 @@ impl World {
 
     /// A start.
     pub(super) fn start(&mut self) -> Result<(), EngineError> {
+        self.lead = self.dice.one_in(3);
         let (options, limits) = self.options();
         let reserve = Reserve::on(self.device.folder(DATA), options.reserve)?;
         let (store, opened) = Store::open_with_backend(self.device.source(STORE), options.store)?;
@@ -275,11 +284,7 @@ impl World {
         };
         let mut report = Report::default();
         let ready = recover(parts, options, limits, &mut report)?;
-        let Ready {
-            inner,
-            committer,
-            mut keeper,
-        } = ready;
+        let Ready { inner, mut keeper } = ready;
         inner.tap.simulate();
         if self.without.sweeper {
             keeper.never_sweep();
@@ -289,7 +294,6 @@ impl World {
         self.stats.torn += u64::from(report.torn.is_some());
         self.running = Some(Running {
             engine: Engine::of(inner),
-            committer,
             keeper,
             committed: commit::Next::Step,
             kept: checkpoint::Next::Step,
@@ -578,7 +582,7 @@ impl World {
         {
             let inner = running.engine.inner.clone();
             let before = self.device.segments();
-            running.committed = running.committer.step(&inner);
+            running.committed = inner.committer.lock().step(&inner);
             self.stats.segments += self.device.segments() - before;
         }
     }
