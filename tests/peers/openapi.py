@@ -86,7 +86,16 @@ def check(name, document, seed, url, phases, examples, mode):
     command += ["--request-timeout", "20", "--warnings", "off"]
     for operation in LEFT_OUT:
         command += ["--exclude-operation-id", operation]
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=140)
+    # What it keeps between runs goes with the folder.
+    run = subprocess.run(
+        command,
+        cwd=os.environ["PEER_DIR"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=140,
+    )
     print(run.stdout)
     if run.returncode:
         sys.exit(run.returncode)
