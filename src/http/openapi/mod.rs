@@ -16,7 +16,7 @@ use super::batch::MAX_BATCH;
 use super::params::{Kind, Param};
 use super::policy::MAX_POLICY;
 use super::problem::PROBLEMS;
-use super::routes::{BodyUse, ROUTES, Route, Segment};
+use super::routes::{Action, BodyUse, ROUTES, Route, Segment};
 use crate::manual::CHAPTERS;
 use crate::model::key::{MAX_KEY, MAX_NAMESPACE};
 use crate::model::record::State;
@@ -230,7 +230,7 @@ fn responses(route: &Route) -> Value {
                 "schema": { "type": "integer", "minimum": 1 },
             });
         }
-        if all.iter().any(|told| told.shape == Shape::Json("Done")) {
+        if route.action == Action::Claim && outcomes.contains(&"done") {
             headers["Idempotent-Replayed"] = json!({ "schema": { "const": "true" } });
         }
         let response = json!({
