@@ -20,5 +20,7 @@ mod run;
 mod server;
 mod support;
 mod tools;
+mod transfer;
+mod trials;
 mod vault;
 mod webhooks;

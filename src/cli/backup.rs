@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::client::{Request, Server};
+use super::progress::Progress;
 use super::{Exit, Failure, show};
 use crate::store::{self, Contents, Head};
 
@@ -30,7 +31,10 @@ impl Backup {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         refuse_existing(&self.path)?;
         let part = Part::create(&self.path)?;
-        if let Some(refused) = self.fetch(&part)? {
+        let progress = Progress::of("taking a backup", Some("bytes"));
+        let refused = self.fetch(&part, &progress)?;
+        drop(progress);
+        if let Some(refused) = refused {
             drop(part);
             return show::shown(&self.server, &refused);
         }
@@ -48,7 +52,11 @@ impl Backup {
     }
 
     /// Writes what the server sends. An answer that is none is handed back.
-    fn fetch(&self, part: &Part) -> Result<Option<super::client::Answer>, Failure> {
+    fn fetch(
+        &self,
+        part: &Part,
+        progress: &Progress,
+    ) -> Result<Option<super::client::Answer>, Failure> {
         let request = Request {
             method: "GET",
             path: "/v1/backup".to_owned(),
@@ -59,6 +67,7 @@ impl Backup {
         };
         let mut file = &part.file;
         let refused = self.server.download(&request, &mut |bytes| {
+            progress.add(bytes.len() as u64);
             file.write_all(bytes)
                 .map_err(|error| part.failed("write", error))
         })?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::progress::Progress;
 use super::{Exit, Failure, show};
 use crate::engine::inspect::{self, Finding, Inspection, Remedy};
 use crate::engine::{EngineError, Options, repair};
@@ -47,7 +48,10 @@ impl Check {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let dir = DataDir::hold_existing(&self.data_dir)?;
         let options = storage::offline(&dir)?;
-        let look = || inspect::inspect(dir.path(), &options).map_err(|error| explain(&error));
+        let look = || {
+            let _progress = Progress::of("checking every record, frame and entry", None);
+            inspect::inspect(dir.path(), &options).map_err(|error| explain(&error))
+        };
         let found = look()?;
         if !self.json {
             show::print(list(&found, self.repair).as_bytes())?;

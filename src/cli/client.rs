@@ -63,6 +63,63 @@ pub(super) struct Answer {
 }
 
 impl Server {
+    /// The one at that URL.
+    pub(super) fn at(url: String) -> Server {
+        Server {
+            url,
+            secret_file: None,
+            json: false,
+        }
+    }
+
+    /// Its URL.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The same server by each of its addresses, where `localhost` means two.
+    pub(super) fn ways(&self) -> Vec<Server> {
+        let to = |host: &str, port: &str| Server {
+            url: format!("http://{host}:{port}"),
+            secret_file: self.secret_file.clone(),
+            json: self.json,
+        };
+        match self
+            .url
+            .trim_end_matches('/')
+            .strip_prefix("http://localhost:")
+        {
+            Some(port) => vec![to("127.0.0.1", port), to("[::1]", port)],
+            None => vec![Server {
+                url: self.url.clone(),
+                secret_file: self.secret_file.clone(),
+                json: self.json,
+            }],
+        }
+    }
+
+    /// Host and port, for who speaks to it in another way.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`]: it has none.
+    pub(super) fn tcp(&self) -> Result<String, Failure> {
+        let rest = self.url.trim_end_matches('/').strip_prefix("http://");
+        let found = rest.filter(|rest| rest.contains(':'));
+        found.map(str::to_owned).ok_or_else(|| {
+            Failure::new(
+                Exit::Usage,
+                format_args!("cannot use the URL {}", self.url),
+                "host and port are needed here",
+                "write it like http://localhost:6623",
+            )
+        })
+    }
+
+    /// Whether nobody listens there.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.connect(PATIENCE).is_err()
+    }
+
     /// Sends the request and reads the answer.
     ///
     /// # Errors
@@ -105,7 +162,7 @@ impl Server {
     }
 
     /// The secret of this client, if it has one. The file goes first.
-    fn secret(&self) -> Result<Option<String>, Failure> {
+    pub(super) fn secret(&self) -> Result<Option<String>, Failure> {
         let (said, source) = match &self.secret_file {
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::progress::Progress;
 use super::{Exit, Failure, show};
 use crate::engine::{EngineError, inspect};
 use crate::server::data_dir::DataDir;
@@ -29,7 +30,9 @@ impl Compact {
         let dir = DataDir::hold_existing(&self.data_dir)?;
         dir.check_owner()?;
         let options = storage::offline(&dir)?;
+        let progress = Progress::of("copying the store", None);
         let done = inspect::compact(dir.path(), &options, dir.free_space()?);
+        drop(progress);
         let done = done.map_err(|error| explain(dir.path(), error))?;
         let text = if self.json {
             let (before, after, rows) = (done.before, done.after, done.rows);

@@ -5,12 +5,15 @@
 //! * [`events`], [`explain`]: the audit trail, read by [`stream`] while it comes; [`stats`]: the figures.
 //! * [`run`]: a command, once per key.
 //! * [`check`], [`compact`], [`restore`]: the tools for a data directory that no server has.
-//! * [`backup`]: of one that a server has.
+//! * [`backup`]: of one that a server has; [`transfer`]: its records as lines, out and in.
+//! * [`selftest`]: what is promised, tried on this machine, and [`bench`], measured; with a server of their [`own`].
 //! * [`config`]: what is in force; [`token`]: secrets for it.
 //! * [`manual`]; [`generated`]: man pages and completions, from the same definition as the verbs.
+//! * [`progress`]: how far long work has come, on a terminal.
 //! * [`client`]: one request and its answer; [`show`]: the answer for people, and its exit code.
 
 mod backup;
+mod bench;
 mod check;
 mod claim;
 mod client;
@@ -22,14 +25,18 @@ mod generated;
 mod holder;
 mod manual;
 mod operate;
+mod own;
+mod progress;
 mod read;
 mod restore;
 mod run;
+mod selftest;
 mod serve;
 mod show;
 mod stats;
 mod stream;
 mod token;
+mod transfer;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -70,6 +77,10 @@ enum Verb {
     Token(token::Token),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Export(transfer::export::Export),
+    Import(transfer::import::Import),
+    Selftest(selftest::Selftest),
+    Bench(bench::Bench),
     Manual(manual::Manual),
     Man(generated::Man),
     Completions(generated::Completions),
@@ -109,6 +120,10 @@ pub fn main() -> ExitCode {
         Verb::Token(verb) => verb.run(),
         Verb::Backup(verb) => verb.run(),
         Verb::Restore(verb) => verb.run(),
+        Verb::Export(verb) => verb.run(),
+        Verb::Import(verb) => verb.run(),
+        Verb::Selftest(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
         Verb::Manual(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Request, Server};
 use super::holder::Key;
+use super::progress::Progress;
 use super::{Exit, Failure, show};
 use crate::model::key::{DEFAULT_NAMESPACE, check_namespace};
 
@@ -128,6 +129,7 @@ impl Pages<'_> {
             }
             json!({"replayed": replayed, "skipped": skipped})
         };
+        let progress = Progress::of("replaying", Some("records"));
         let mut sum = done_by(&Value::Null);
         let (mut refusal, mut lost) = (None, None);
         loop {
@@ -143,12 +145,15 @@ impl Pages<'_> {
                 break;
             }
             let page: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+            let before = sum["replayed"].as_u64().unwrap_or(0);
             sum = done_by(&page);
+            progress.add(sum["replayed"].as_u64().unwrap_or(0).saturating_sub(before));
             cursor = page["next"].as_str().map(str::to_owned);
             if cursor.is_none() {
                 break;
             }
         }
+        drop(progress);
         sum["next"] = json!(cursor);
         let body = sum.to_string().into_bytes();
         let outcome = Some("ok".to_owned());

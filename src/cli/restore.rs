@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
+use super::progress::Progress;
 use super::{Exit, Failure, show};
 use crate::engine::restore::{self, RestoreError, Restored};
 use crate::model::record::Token;
@@ -41,12 +42,14 @@ fn token(text: &str) -> Result<Token, String> {
 impl Restore {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let dir = &self.data_dir;
+        let progress = Progress::of("restoring, and checking what was restored", None);
         // Before the directory is made, or its lock.
         restore::check(&self.path, dir).map_err(|error| in_use(dir).unwrap_or(explain(error)))?;
         let dir = DataDir::hold(dir)?;
         dir.check_owner()?;
         let options = storage::offline(&dir)?;
         let restored = restore::restore(&self.path, dir.path(), &options, self.after);
+        drop(progress);
         let restored = restored.map_err(explain)?;
         let text = if self.json {
             json_of(&restored)

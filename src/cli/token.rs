@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 
 use super::{Exit, Failure, show};
 use crate::config::token::{hex, stanza};
+use crate::engine::random;
 use crate::model::access::{Credential, Right, Rights, check_credential_name};
 use crate::model::body::sha256;
 use crate::model::key::check_namespace;
@@ -134,19 +135,11 @@ fn json(credential: &Credential, secret: Option<&str>) -> String {
 
 fn secret() -> Result<String, Failure> {
     let mut bytes = [0; SECRET_BYTES];
-    let mut rest = &mut bytes[..];
-    while !rest.is_empty() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        match rustix::rand::getrandom(&mut *rest, flags) {
-            Ok(got) => rest = rest.get_mut(got..).unwrap_or_default(),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                let attempt = "cannot take random bytes from the system";
-                let next = "try again once the machine has started";
-                return Err(Failure::new(Exit::Failure, attempt, error, next));
-            }
-        }
-    }
+    random::fill(&mut bytes).map_err(|error| {
+        let attempt = "cannot take random bytes from the system";
+        let next = "try again once the machine has started";
+        Failure::new(Exit::Failure, attempt, error, next)
+    })?;
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 

@@ -20,7 +20,7 @@ use super::{MAX_NAMESPACES, Unavailable, Unit};
 use crate::model::body::LargeContent;
 use crate::model::command::{Command, Payload, Verb};
 use crate::model::key::RecordKey;
-use crate::model::outcome::{Outcome, Verdict};
+use crate::model::outcome::{Imported, Outcome, Verdict};
 use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::record::{Fingerprint, Lsn, Record, Token};
 use crate::model::time::{Now, Timestamp};
@@ -424,10 +424,12 @@ impl Core {
             slide: alone && !self.full,
         };
         let mut step = apply(context, record.as_ref(), command);
-        if step.granted && record.is_none() && self.is_one_namespace_too_many(command) {
+        let imported = matches!(step.outcome.verdict, Verdict::Imported(Imported::Stored));
+        let created = step.granted || imported;
+        if created && record.is_none() && self.is_one_namespace_too_many(command) {
             return Err(Unavailable::Namespaces);
         }
-        if self.full && (step.granted || matches!(step.outcome.verdict, Verdict::Replayed)) {
+        if self.full && (created || matches!(step.outcome.verdict, Verdict::Replayed)) {
             return Err(Unavailable::Full);
         }
         if let Some(shown) = &mut step.outcome.record
@@ -517,6 +519,12 @@ impl Core {
         }
         if step.granted {
             self.next_token = self.next_token.next().unwrap_or(Token::MAX);
+        }
+        if let (Verb::Import(import), Verdict::Imported(Imported::Stored)) =
+            (&command.verb, &step.outcome.verdict)
+        {
+            let above = import.granted.next().unwrap_or(Token::MAX);
+            self.next_token = self.next_token.max(above);
         }
         if let Some(token) = step.late
             && self.late.add(token)

@@ -1,6 +1,7 @@
 //! What a batch can take of memory and journal at most, known before it is decided.
 
 use super::Unit;
+use super::recent::record_size;
 use crate::model::command::{Command, Mode, StringVerb, Verb};
 use crate::model::record::HISTORY;
 
@@ -69,6 +70,7 @@ pub(super) fn cost(command: &Command) -> usize {
         Verb::Complete { result, .. } => result.body.content.len(),
         Verb::Fail { error, .. } => error.as_ref().map_or(0, |error| error.len()),
         Verb::String(StringVerb::Set(set)) => set.value.len(),
+        Verb::Import(import) => record_size(&import.record),
         _ => 0,
     };
     // Each of the record's facts may say it, and the entry itself.

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -503,10 +503,8 @@ pub(super) fn exists(path: &Path) -> Result<bool, EngineError> {
 
 pub(super) fn random_id(dir: &Path) -> Result<StoreId, EngineError> {
     let mut id = [0; 16];
-    let source = Path::new("/dev/urandom");
-    fs::File::open(source)
-        .and_then(|mut file| file.read_exact(&mut id))
-        .map_err(|error| directory("read random bytes for the id of", dir, error))?;
+    super::random::fill(&mut id)
+        .map_err(|error| directory("take random bytes for the id of", dir, error))?;
     Ok(id)
 }
 

@@ -112,13 +112,18 @@ pub(super) fn decision(
             .and_then(|record| record.history.last())
             .map(|entry| entry.event),
     };
+    let token = match &command.verb {
+        // So that a redo raises the tokens of this store as the import did: it is above the record's own.
+        Verb::Import(import) if record.is_some() => Some(import.granted),
+        _ => facts.map(|facts| facts.token),
+    };
     Decision {
         at: now.time,
         verb: command.verb.name(),
         outcome: outcome.verdict.name(),
         reason,
         event,
-        token: facts.map(|facts| facts.token),
+        token,
         attempt: facts.map_or(0, |facts| facts.attempt),
         generation: facts.map_or(0, |facts| facts.generation),
         by: command

@@ -112,6 +112,12 @@ impl Answer {
         }
     }
 
+    /// 200 with a page of lines of JSON.
+    #[must_use]
+    pub(super) fn page_of_lines(body: impl Into<Bytes>) -> Answer {
+        Answer::new(StatusCode::OK, "ok", Media::Lines, body.into())
+    }
+
     /// 200 with a text of our own, of that content type.
     #[must_use]
     pub fn text(body: impl Into<Bytes>, media: HeaderValue) -> Answer {

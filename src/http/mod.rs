@@ -24,6 +24,7 @@ pub mod policy;
 pub mod problem;
 pub mod routes;
 pub mod stream;
+pub mod transfer;
 mod verbs;
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ pub const fn status(verdict: &Verdict) -> StatusCode {
         | Verdict::Replayed
         | Verdict::Forgotten
         | Verdict::Found
+        | Verdict::Imported(_)
         | Verdict::String(_) => StatusCode::OK,
     }
 }

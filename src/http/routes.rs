@@ -88,6 +88,10 @@ pub enum Action {
     ReplayPage,
     /// A backup.
     Backup,
+    /// A page of all records, with their bodies.
+    Export,
+    /// Stores records of another store.
+    Import,
     /// The process runs.
     Healthz,
     /// Requests are answered.
@@ -115,6 +119,8 @@ pub enum BodyUse {
     Batch,
     /// A policy, as JSON.
     Policy,
+    /// Lines of an export.
+    Lines,
 }
 
 const fn param(name: &'static str, kind: Kind, doc: &'static str) -> Param {
@@ -263,6 +269,28 @@ const REPLAY_PAGE: &[Param] = &[
         "limit",
         Kind::Number(1, MAX_LIST as u64),
         "Records of a page; 100 if not given.",
+    ),
+];
+
+const EXPORT: &[Param] = &[
+    param("ns", Kind::Namespace, "Only those of this namespace."),
+    param(
+        "cursor",
+        Kind::Cursor,
+        "Where to go on: `next` of the page before.",
+    ),
+];
+
+const IMPORT: &[Param] = &[
+    required(
+        "granted",
+        Kind::Token,
+        "The highest token that their store may have granted: of the export's last page.",
+    ),
+    param(
+        "first",
+        Kind::Number(1, u64::MAX),
+        "The number that the first of these lines has in its file; 1 if not given.",
     ),
 ];
 
@@ -461,6 +489,24 @@ pub static ROUTES: &[Route] = &[
         body: BodyUse::None,
         right: Some(Right::Admin),
         summary: "A backup as a stream, up to what was answered before it was asked for.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("export")],
+        action: Action::Export,
+        params: EXPORT,
+        body: BodyUse::None,
+        right: Some(Right::Admin),
+        summary: "A page of records with their bodies as NDJSON; its last line says where the next page begins.",
+    },
+    Route {
+        method: Method::POST,
+        path: &[Segment::Fixed("v1"), Segment::Fixed("import")],
+        action: Action::Import,
+        params: IMPORT,
+        body: BodyUse::Lines,
+        right: Some(Right::Admin),
+        summary: "Stores records of another store, up to 1000 lines; one that is there already is never written over.",
     },
     Route {
         method: Method::GET,

@@ -17,7 +17,7 @@ use super::percent::{Plus, decode};
 use super::pieces::Pieces;
 use super::problem::Refusal;
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, manual, metrics, openapi, policy};
+use super::{Face, Readiness, TEXT, batch, json, manual, metrics, openapi, policy, transfer};
 use crate::engine::{Filter, Unavailable, Unit};
 use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
@@ -139,6 +139,24 @@ where
             }
             link.set(Stage::Deciding);
             Ok(Answer::stream(Some(face.engine.backup().await?)))
+        }
+        Action::Export => {
+            credentials::check_reaches_all(&request.caller)?;
+            let only = request.params.text("ns");
+            only.map(check_namespace).transpose()?;
+            let after = transfer::after(&request.params)?;
+            request.body(body).await?;
+            link.set(Stage::Deciding);
+            let page = face.engine.export_page(only, after.as_ref()).await?;
+            Ok(Answer::page_of_lines(transfer::lines(&page)?))
+        }
+        Action::Import => {
+            credentials::check_reaches_all(&request.caller)?;
+            let (bytes, _room) = request.body(body).await?;
+            link.set(Stage::Deciding);
+            let by = request.caller.name().map(Box::from);
+            let imported = transfer::import(face, &request.params, &bytes, by).await?;
+            Ok(Answer::json(imported))
         }
         _ => request.about_a_record(body, link).await,
     }
@@ -323,6 +341,7 @@ impl Asked<'_> {
             BodyUse::Result => options.result_limit,
             BodyUse::Batch => batch::MAX_BATCH,
             BodyUse::Policy => policy::MAX_POLICY,
+            BodyUse::Lines => transfer::limit(options.payload_limit, options.result_limit),
         };
         let (headers, room) = (&self.parts.headers, &self.face.room);
         let taken = body.read(headers, limit, options.body_timeout, room);
@@ -417,6 +436,8 @@ impl Asked<'_> {
             | Action::Metrics
             | Action::ReplayPage
             | Action::Backup
+            | Action::Export
+            | Action::Import
             | Action::Healthz
             | Action::Readyz
             | Action::OpenApi
@@ -544,6 +565,9 @@ fn too_large(body: BodyUse, limit: usize) -> Refusal {
         BodyUse::None => Refusal::bad_input("this route takes no body; options go into the query"),
         BodyUse::Batch => Refusal::too_large(format!(
             "a batch has at most {limit} bytes; send several batches"
+        )),
+        BodyUse::Lines => Refusal::too_large(format!(
+            "an import has at most {limit} bytes; send fewer lines at once"
         )),
         BodyUse::Policy => Refusal::too_large(format!("a policy has at most {limit} bytes")),
         BodyUse::Payload => Refusal::too_large(format!(

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use super::body::{Body, Content, Digest, sha256};
+use super::imported::Import;
 use super::json::{self, JsonError};
 use super::key::RecordKey;
 use super::policy::{self, FingerprintKind, RangeError};
@@ -111,6 +112,8 @@ pub enum Verb {
     },
     /// A Redis string command.
     String(StringVerb),
+    /// A record of another store (needs the admin right, which faces check).
+    Import(Box<Import>),
 }
 
 /// The options of a claim.
@@ -337,6 +340,7 @@ impl Verb {
             Verb::Fail { .. } => "fail",
             Verb::Release { .. } => "release",
             Verb::Get => "get",
+            Verb::Import(_) => "import",
             Verb::Replay { .. } => "replay",
             Verb::Forget { .. } => "forget",
             Verb::String(StringVerb::Read | StringVerb::Digest) => "read",
@@ -381,6 +385,7 @@ impl Verb {
                 }
                 Ok(())
             }
+            Verb::Import(import) => import.check().map_err(BadInput::Record),
             _ => Ok(()),
         }
     }
@@ -459,6 +464,8 @@ pub enum BadInput {
     Status,
     /// The namespace compares payloads as JSON, and this one cannot be read so.
     Json(JsonError),
+    /// A record that no store writes.
+    Record(&'static str),
 }
 
 impl From<RangeError> for BadInput {
@@ -479,6 +486,7 @@ impl fmt::Display for BadInput {
                 "a content type has 1 to {MAX_CONTENT_TYPE} printable ASCII characters"
             ),
             BadInput::Status => f.write_str("a status is 100 to 599"),
+            BadInput::Record(rule) => write!(f, "no store writes such a record: {rule}"),
             BadInput::Json(error) => write!(
                 f,
                 "this namespace compares payloads as JSON, and this payload is not: {error}; \

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod body;
 pub mod command;
+pub mod imported;
 pub mod json;
 pub mod key;
 pub mod outcome;

@@ -66,6 +66,8 @@ pub enum Conflict {
     AlreadyDone,
     /// Nobody holds it: a claim gets it, no hand is needed.
     Claimable,
+    /// An import met another record under its key.
+    OtherRecord,
 }
 
 impl Conflict {
@@ -88,9 +90,23 @@ impl Conflict {
             Conflict::AlreadyDone => {
                 "the record is done; replay it with force if it has to run again"
             }
+            Conflict::OtherRecord => {
+                "another record is here under this key, and it stays; forget it first if the imported one counts"
+            }
             Conflict::Claimable => "nobody holds this record; claim it instead",
         }
     }
+}
+
+/// What became of a record of another store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// It is here now.
+    Stored,
+    /// It was here already.
+    There,
+    /// It is past its retention.
+    Expired,
 }
 
 /// The decision.
@@ -138,6 +154,8 @@ pub enum Verdict {
     OutOfTokens,
     /// A string command's answer.
     String(StringReply),
+    /// An import's answer.
+    Imported(Imported),
 }
 
 /// The answer to a string command.
@@ -235,6 +253,7 @@ impl Verdict {
             Verdict::Released => "released",
             Verdict::Replayed => "replayed",
             Verdict::Forgotten => "forgotten",
+            Verdict::Imported(_) => "imported",
             Verdict::Found | Verdict::String(_) => "ok",
             Verdict::BadInput(_) => "bad_input",
             Verdict::OutOfTokens => "unavailable",

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixListener;
 
 use listenfd::ListenFd;
 
+use crate::config::{Address, HTTP_PORT, REDIS_PORT};
 use crate::error::{Exit, Failure};
 
 /// What was handed over.
@@ -60,6 +61,35 @@ pub fn take() -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
+    /// Warns of addresses that somebody configured and that are not listened on, because the sockets are others.
+    pub fn warn_of_unused(&self, http: &[Address], redis: &[Address]) {
+        let faces = [
+            ("http", HTTP_PORT, &self.http, http),
+            ("redis", REDIS_PORT, &self.redis, redis),
+        ];
+        for (name, port, sockets, configured) in faces {
+            let handed: Vec<SocketAddr> =
+                sockets.iter().flat_map(TcpListener::local_addr).collect();
+            let is_served = |address: &Address| match address {
+                Address::Loopback(port) => {
+                    let mut handed = handed.iter();
+                    handed.any(|it| it.ip().is_loopback() && it.port() == *port)
+                }
+                Address::Exact(exact) => handed.contains(exact),
+            };
+            // What nobody configured nobody misses.
+            if handed.is_empty() || configured == [Address::Loopback(port)] {
+                continue;
+            }
+            for address in configured.iter().filter(|address| !is_served(address)) {
+                tracing::warn!(
+                    "{name}.listen has {address}, which is not served: a socket unit listens for {name}; change its \
+                     ListenStream= (`systemctl edit`), or disable it"
+                );
+            }
+        }
+    }
+
     /// Refuses sockets that other machines reach where no secret is asked for.
     ///
     /// # Errors

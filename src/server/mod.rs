@@ -218,6 +218,7 @@ impl Sockets {
         if !guarded && !config.trust_network {
             inherited.check_reach()?;
         }
+        inherited.warn_of_unused(&config.http, &config.redis);
         let mut http = listen::handed_over(inherited.http)?;
         if http.is_empty() {
             for address in &config.http {

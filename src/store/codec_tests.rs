@@ -413,7 +413,7 @@ fn every_name_of_the_model_has_a_code() {
             command.verb.name()
         );
     }
-    assert!(VERBS.contains(&"set") && VERBS.contains(&"expire"));
+    assert!(VERBS.contains(&"set") && VERBS.contains(&"expire") && VERBS.contains(&"import"));
     let verdicts = [
         Verdict::Acquired(Reason::New),
         Verdict::Done,
@@ -435,6 +435,7 @@ fn every_name_of_the_model_has_a_code() {
         Verdict::Found,
         Verdict::BadInput(crate::model::command::BadInput::Wait),
         Verdict::OutOfTokens,
+        Verdict::Imported(crate::model::outcome::Imported::There),
     ];
     for verdict in verdicts {
         assert!(OUTCOMES.contains(&verdict.name()), "{}", verdict.name());

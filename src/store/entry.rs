@@ -81,14 +81,14 @@ pub struct Decision {
 
 /// What can be asked, as `Verb::name` has it, then what no client asks of one record. The place in this
 /// list is the code on disk: only ever append.
-pub const VERBS: [&str; 16] = [
+pub const VERBS: [&str; 17] = [
     "claim", "renew", "effect", "complete", "fail", "release", "get", "replay", "forget", "read",
-    "set", "del", "expire", "incr", "policy", "restore",
+    "set", "del", "expire", "incr", "policy", "restore", "import",
 ];
 
 /// What can be answered, as `Verdict::name` has it. The place in this list is the code on disk: only ever
 /// append.
-pub const OUTCOMES: [&str; 20] = [
+pub const OUTCOMES: [&str; 21] = [
     "acquired",
     "done",
     "busy",
@@ -109,4 +109,5 @@ pub const OUTCOMES: [&str; 20] = [
     "ok",
     "bad_input",
     "unavailable",
+    "imported",
 ];

@@ -4,6 +4,7 @@
 mod claims;
 mod keys;
 mod leases;
+mod service;
 mod storage;
 mod table;
 mod time;

@@ -71,6 +71,69 @@ fn completions_are_those_of_the_command_line() {
     keep("packaging/completions", &expected);
 }
 
+/// What is in force with this file: the value of each setting.
+fn settings(file: &Path) -> BTreeMap<String, serde_json::Value> {
+    let output = onced()
+        .args(["config", "--json", "--config"])
+        .arg(file)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let settings = shown["settings"].as_array().unwrap().iter();
+    settings
+        .map(|it| (it["key"].as_str().unwrap().to_owned(), it["value"].clone()))
+        .collect()
+}
+
+#[test]
+fn the_example_configuration_has_every_setting_commented_out_with_its_default() {
+    let shipped = root("packaging/onced.toml");
+    let defaults = settings(Path::new("/dev/null"));
+    assert_eq!(settings(&shipped), defaults);
+
+    let text = std::fs::read_to_string(&shipped).unwrap();
+    let mut said = Vec::new();
+    let mut table = String::new();
+    let mut active = String::new();
+    for line in text.lines() {
+        // Words begin with a space.
+        let line = line
+            .strip_prefix('#')
+            .filter(|rest| !rest.starts_with(' '))
+            .unwrap_or(line);
+        active.push_str(line);
+        active.push('\n');
+        if let Some(name) = line.strip_prefix('[') {
+            table = name.replace(']', ".");
+        } else if !line.starts_with('#')
+            && let Some((name, _)) = line.split_once(" = ")
+        {
+            said.push(format!("{table}{name}"));
+        }
+    }
+    said.sort();
+    // How many threads there are is the machine's.
+    said.push("threads".to_owned());
+    said.sort();
+    assert_eq!(said, defaults.keys().cloned().collect::<Vec<_>>());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("onced.toml");
+    std::fs::write(&file, active).unwrap();
+    let mut spoken = settings(&file);
+    // These have no default: under systemd it says where, and no Unix socket is listened on.
+    for (name, value) in [
+        ("data_dir", "/var/lib/onced"),
+        ("http.unix", "/run/onced/onced.sock"),
+        ("http.unix_mode", "0660"),
+        ("http.unix_group", "onced"),
+    ] {
+        assert_eq!(spoken[name], value);
+        spoken.insert(name.to_owned(), defaults[name].clone());
+    }
+    assert_eq!(spoken, defaults);
+}
+
 #[test]
 fn the_manual_is_part_of_the_binary() {
     let ask = |arguments: &[&str]| {

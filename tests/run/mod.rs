@@ -1,6 +1,7 @@
 //! `onced run`: the real binary around real commands.
 
 mod ends;
+mod waits;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

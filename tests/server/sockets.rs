@@ -67,6 +67,21 @@ fn who_connects_while_it_restarts_waits_and_nobody_is_refused() {
 }
 
 #[test]
+fn an_address_that_a_handed_over_socket_stands_in_for_is_warned_of() {
+    let folder = folder();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().to_string();
+    for (address, warned) in [(own.as_str(), false), ("127.0.0.1:1", true)] {
+        let rest = ["--http", address, "--redis", "0"];
+        let server = handed(&folder, listener.try_clone().unwrap(), "http", &rest);
+        let stderr = server.unwrap_or_else(|o| panic!("{o:?}")).term().stderr;
+        let said = "http.listen has 127.0.0.1:1, which is not served";
+        assert_eq!(stderr.contains(said), warned, "{stderr}");
+        assert_eq!(stderr.contains("WARN"), warned, "{stderr}");
+    }
+}
+
+#[test]
 fn a_unix_socket_that_was_handed_over_is_served_and_left_where_it_is() {
     let folder = folder();
     let path = folder.path().join("http.sock");

@@ -181,3 +181,41 @@ fn on_a_full_disk_there_is_no_file_and_the_server_goes_on() {
     }
     assert_eq!(server.term().code(), 0);
 }
+
+#[test]
+fn a_client_that_is_killed_leaves_no_file_of_that_name_and_makes_room_for_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    fill_beyond_buffers(&server);
+    let out = folder.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let url = url(&server);
+    let mut client = onced()
+        .args(["backup", "--url", &url])
+        .arg(out.join("cut"))
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while names(&out).is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "it never began");
+        std::thread::yield_now();
+    }
+    client.kill().unwrap();
+    client.wait().unwrap();
+    // Killed at any moment but after its end, it leaves what its name says is a part.
+    for name in names(&out) {
+        let whole = name == "cut" && check_of(&out.join(&name), folder.path());
+        assert!(whole || name.ends_with(".part"), "{name}");
+    }
+    let mut done = backup(&server, &out.join("next"));
+    while done.code == 75 {
+        assert!(begun.elapsed() < PATIENCE, "{done:?}");
+        done = backup(&server, &out.join("next"));
+    }
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+/// Whether it is a whole backup.
+fn check_of(path: &Path, folder: &Path) -> bool {
+    restore(path, &folder.join("restored"), &[]).code == 0
+}

@@ -200,6 +200,16 @@ fn the_table_of_limits_is_that_of_the_constants() {
             "`bad_input`, `too_large`",
         ),
         (
+            "lines of an import",
+            format!(
+                "{} and {}, or as many as the largest record takes",
+                http::transfer::MAX_LINES,
+                bytes(http::transfer::MAX_IMPORT)
+            ),
+            "",
+            "`bad_input`, `too_large`",
+        ),
+        (
             "document of a policy",
             bytes(http::policy::MAX_POLICY),
             "",

@@ -1,6 +1,5 @@
 //! The claim of `onced run`: asked for, kept by renewals, and ended.
 
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::super::client::{Answer, Request, Server};
 use super::super::holder::Key;
 use super::super::{Exit, Failure, show};
 use super::tell;
+use crate::engine::random;
 use crate::model::time::Span;
 
 /// How long one request may take where no lease says less.
@@ -343,10 +343,10 @@ fn said(answer: &Answer) -> String {
 /// A claim id of this attempt alone.
 fn claim_id() -> Result<String, Failure> {
     let mut bytes = [0; 16];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| {
-        let next = "mount /dev in this container or root";
-        Failure::new(Exit::Failure, "cannot read /dev/urandom", error, next)
+    random::fill(&mut bytes).map_err(|error| {
+        let attempt = "cannot take random bytes from the system";
+        let next = "try again once the machine has started";
+        Failure::new(Exit::Failure, attempt, error, next)
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

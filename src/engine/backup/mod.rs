@@ -24,16 +24,29 @@ use crate::store::{Copied, StoreError};
 
 /// How long the checkpoint may take that a backup begins with.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a copy waits in one go for whoever takes it, before it looks around.
+/// How long is waited in one go, before somebody looks around.
 const SLICE: Duration = Duration::from_secs(1);
-/// After so many slices without a chunk taken it ends.
-const STALLED: u32 = 30;
-/// The longest that a copy may take: a hundred gigabytes take a quarter of it on a common disk.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// How long a copy goes on: a hundred gigabytes take a quarter of an hour on a common disk.
+const PATIENCE: Patience = Patience {
+    slice: SLICE,
+    stalled: 30,
+    longest: Duration::from_secs(3600),
+};
 /// Chunks between two looks at the file system: 4 MiB.
 const LOOK: u64 = 64;
 /// By how much the thread gives way to those that answer.
 const NICENESS: i32 = 10;
+
+/// When a copy ends by itself.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// How long it waits in one go for whoever takes it.
+    slice: Duration,
+    /// So many slices without a chunk taken.
+    stalled: u32,
+    /// All of it.
+    longest: Duration,
+}
 
 /// Why no backup was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +129,7 @@ impl Engine {
         let work = move || {
             // Only that: a refusal changes nothing.
             let _ = rustix::process::nice(NICENESS);
-            let ended = copy(&inner, &other_end);
+            let ended = copy(&inner, &other_end, PATIENCE);
             // Before its reader hears of the end: he may ask for the next one.
             drop(turn);
             other_end.end(ended);
@@ -197,7 +210,7 @@ impl Inner {
     }
 }
 
-fn copy(inner: &Inner, pipe: &Pipe) -> Result<(), Cut> {
+fn copy(inner: &Inner, pipe: &Pipe, patience: Patience) -> Result<(), Cut> {
     let age = Pace::Machine.start();
     let mut chunks = 0_u64;
     let mut cut = None;
@@ -210,9 +223,9 @@ fn copy(inner: &Inner, pipe: &Pipe) -> Result<(), Cut> {
                     Some(Cut::Stopping)
                 } else if inner.is_short_of_space() {
                     Some(Cut::Space)
-                } else if age.elapsed() >= LONGEST {
+                } else if age.elapsed() >= patience.longest {
                     Some(Cut::TooLong)
-                } else if stalled >= STALLED {
+                } else if stalled >= patience.stalled {
                     Some(Cut::Stalled)
                 } else {
                     None
@@ -221,7 +234,7 @@ fn copy(inner: &Inner, pipe: &Pipe) -> Result<(), Cut> {
                     return false;
                 }
             }
-            match pipe.push(&chunk, SLICE) {
+            match pipe.push(&chunk, patience.slice) {
                 Push::Taken => return true,
                 Push::Full => stalled += 1,
                 Push::Gone => return false,
@@ -259,4 +272,50 @@ fn copy(inner: &Inner, pipe: &Pipe) -> Result<(), Cut> {
         tracing::warn!("a backup was cut: {cut}");
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Options, Unit};
+    use crate::model::command::{Command, Expiry, Set, StringVerb, Verb};
+    use crate::model::key::RecordKey;
+
+    /// More than waits between the copy and its reader.
+    async fn filled() -> Engine {
+        let engine = Engine::volatile(Options::default());
+        for name in 0..20_u8 {
+            let set = Set {
+                value: vec![name; 200_000].into(),
+                when: None,
+                get: false,
+                expiry: Expiry::Never,
+            };
+            let key = RecordKey::new("default", &[name]).unwrap();
+            let set = Command::new(key, Verb::String(StringVerb::Set(Box::new(set))));
+            assert!(engine.submit(vec![Unit::One(set)]).await[0].is_ok());
+        }
+        engine.checkpoint_now().await.unwrap();
+        engine
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_nobody_takes_ends_and_so_does_one_that_takes_too_long() {
+        let engine = filled().await;
+        let (unread, slice) = (Pipe::default(), Duration::from_millis(1));
+        let ends = |stalled, longest| {
+            let patience = Patience {
+                slice,
+                stalled,
+                longest,
+            };
+            copy(&engine.inner, &unread, patience)
+        };
+        assert_eq!(ends(3, PATIENCE.longest), Err(Cut::Stalled));
+        assert_eq!(ends(u32::MAX, Duration::from_millis(50)), Err(Cut::TooLong));
+        let begun = engine.backup().await;
+        assert!(begun.is_ok(), "and the next one begins");
+        drop(begun);
+        engine.close().unwrap();
+    }
 }

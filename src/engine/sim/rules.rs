@@ -287,6 +287,7 @@ pub(super) fn judge(
         Verb::Replay { generation, force } => asked.replay(*generation, *force),
         Verb::Forget { force } => asked.forget(*force),
         Verb::String(verb) => asked.string(verb),
+        Verb::Import(_) => Err("the simulation imports nothing".to_owned()),
     }
 }
 
@@ -834,7 +835,7 @@ pub(super) fn explain(
         Verb::String(StringVerb::Expire { .. } | StringVerb::Add(_)) => {
             shown.is_none_or(|record| record.kind == Kind::String)
         }
-        Verb::Get | Verb::String(StringVerb::Read | StringVerb::Digest) => false,
+        Verb::Get | Verb::String(StringVerb::Read | StringVerb::Digest) | Verb::Import(_) => false,
     };
     if whole {
         return Ok(());

@@ -130,6 +130,11 @@ fn request_body(body: BodyUse) -> Option<Value> {
             true,
             json!({ "application/json": schema("Batch") }),
         ),
+        BodyUse::Lines => (
+            "Lines of an export, as they are.".to_owned(),
+            true,
+            json!({ "application/x-ndjson": {} }),
+        ),
         BodyUse::Policy => (
             format!("JSON, at most {MAX_POLICY} bytes, whatever its content type."),
             true,

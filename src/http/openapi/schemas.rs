@@ -27,6 +27,7 @@ pub(super) fn all() -> Map<String, Value> {
         ("Namespaces", namespaces()),
         ("Policy", policy()),
         ("Replays", replays()),
+        ("Imported", imported()),
         ("Stats", json!({ "type": "object" })),
         (
             "Health",
@@ -401,6 +402,22 @@ fn replays() -> Value {
             "replayed": count(),
             "skipped": { "type": "object", "additionalProperties": count() },
             "next": or_null(text()),
+        }),
+    )
+}
+
+fn imported() -> Value {
+    object(
+        &["imported", "there", "expired", "in_doubt", "differ"],
+        json!({
+            "imported": count(),
+            "there": count(),
+            "expired": count(),
+            "in_doubt": count(),
+            "differ": { "type": "array", "items": keyed(
+                &["line", "namespace"],
+                json!({ "line": count() }),
+            ) },
         }),
     )
 }

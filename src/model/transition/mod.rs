@@ -7,6 +7,7 @@
 //! 3. The verb's own order, written at the head of its function.
 
 mod claim;
+mod import;
 mod string;
 mod verbs;
 
@@ -103,6 +104,7 @@ pub fn apply(context: Context<'_>, record: Option<&Arc<Record>>, command: &Comma
         }
         Verb::Forget { force } => verbs::forget(context, shown, *force),
         Verb::String(verb) => string::decide(context, shown, verb, by),
+        Verb::Import(import) => import::decide(context, shown, import),
     }
 }
 
@@ -123,9 +125,14 @@ impl Context<'_> {
         }
     }
 
-    /// The record is now this one, and that is what the answer shows.
+    /// The record is now this one, changed now, and that is what the answer shows.
     fn put(self, verdict: Verdict, mut record: Record) -> Step {
         record.changed_at = self.now.time;
+        self.put_as_is(verdict, record)
+    }
+
+    /// The record is now this one, and that is what the answer shows.
+    fn put_as_is(self, verdict: Verdict, record: Record) -> Step {
         let record = Arc::new(record);
         // What was written a moment ago is not past its age; an end of retention in the very instant is
         // possible only for string records, which answer with the old value instead.
