@@ -131,6 +131,11 @@ impl Trails {
         }
     }
 
+    /// How many read it now.
+    pub(super) fn readers(&self) -> u64 {
+        MAX_READERS.saturating_sub(self.readers.available_permits()) as u64
+    }
+
     /// Bytes of the journal's segments.
     pub(super) fn bytes(&self) -> u64 {
         self.trail.bytes()
