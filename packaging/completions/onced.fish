@@ -63,6 +63,8 @@ complete -c onced -n "__fish_onced_using_subcommand serve" -l threads -d 'Thread
 complete -c onced -n "__fish_onced_using_subcommand serve" -l log -d 'Log lines to write: error, warn, info, debug, trace [default: info]' -r
 complete -c onced -n "__fish_onced_using_subcommand serve" -l http -d 'Where to serve HTTP; may be repeated [default: localhost:6623]' -r
 complete -c onced -n "__fish_onced_using_subcommand serve" -l unix -d 'Serve HTTP on this Unix socket too' -r -F
+complete -c onced -n "__fish_onced_using_subcommand serve" -l unix-mode -d 'Who may connect to the Unix socket, as chmod(1) writes it [default: 0660]' -r
+complete -c onced -n "__fish_onced_using_subcommand serve" -l unix-group -d 'The group of the Unix socket, by name or number [default: that of the process]' -r
 complete -c onced -n "__fish_onced_using_subcommand serve" -l host -d 'A Host name that clients may use beside the loopback ones; may be repeated' -r
 complete -c onced -n "__fish_onced_using_subcommand serve" -l redis -d 'Where to serve the Redis protocol; may be repeated [default: localhost:6624]' -r
 complete -c onced -n "__fish_onced_using_subcommand serve" -l nx-without-expiry -d 'What SET NX without expiry means: retention, forever or error [default: retention]' -r
@@ -230,6 +232,8 @@ complete -c onced -n "__fish_onced_using_subcommand config" -l threads -d 'Threa
 complete -c onced -n "__fish_onced_using_subcommand config" -l log -d 'Log lines to write: error, warn, info, debug, trace [default: info]' -r
 complete -c onced -n "__fish_onced_using_subcommand config" -l http -d 'Where to serve HTTP; may be repeated [default: localhost:6623]' -r
 complete -c onced -n "__fish_onced_using_subcommand config" -l unix -d 'Serve HTTP on this Unix socket too' -r -F
+complete -c onced -n "__fish_onced_using_subcommand config" -l unix-mode -d 'Who may connect to the Unix socket, as chmod(1) writes it [default: 0660]' -r
+complete -c onced -n "__fish_onced_using_subcommand config" -l unix-group -d 'The group of the Unix socket, by name or number [default: that of the process]' -r
 complete -c onced -n "__fish_onced_using_subcommand config" -l host -d 'A Host name that clients may use beside the loopback ones; may be repeated' -r
 complete -c onced -n "__fish_onced_using_subcommand config" -l redis -d 'Where to serve the Redis protocol; may be repeated [default: localhost:6624]' -r
 complete -c onced -n "__fish_onced_using_subcommand config" -l nx-without-expiry -d 'What SET NX without expiry means: retention, forever or error [default: retention]' -r

@@ -73,7 +73,7 @@ pub(super) fn nearest_of<'a>(found: &str, names: impl Iterator<Item = &'a str>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::value::{Address, Size, WithoutExpiry};
+    use crate::config::value::{Address, Group, Mode, Size, WithoutExpiry};
     use crate::model::policy::{FingerprintKind, Policy};
     use crate::model::record::{OnLeaseEnd, Retention, Window};
     use crate::model::time::Span;
@@ -87,6 +87,8 @@ mod tests {
         [http]
         listen = ["127.0.0.1:1", "localhost:2"]
         unix = "/run/onced.sock"
+        unix_mode = "0600"
+        unix_group = "onced"
         hosts = ["onced.internal"]
         [redis]
         listen = [3]
@@ -122,6 +124,8 @@ mod tests {
         let settings = parse(WHOLE).unwrap();
         assert_eq!(settings.threads, Some(2));
         assert_eq!(settings.http.listen.unwrap()[1], Address::Loopback(2));
+        assert_eq!(settings.http.unix_mode, Some(Mode(0o600)));
+        assert_eq!(settings.http.unix_group, Some(Group::Name("onced".into())));
         assert_eq!(settings.http.hosts.unwrap(), ["onced.internal"]);
         assert_eq!(settings.redis.listen.unwrap(), [Address::Loopback(3)]);
         assert_eq!(

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::settings::Settings;
-pub use self::value::Address;
+pub use self::value::{Address, Group, Mode};
 use crate::error::{Exit, Failure};
 use crate::model::access::Access;
 use crate::model::policy::Policy;
@@ -50,7 +50,7 @@ pub struct Config {
     /// Where the Redis protocol is served.
     pub redis: Vec<Address>,
     /// A Unix socket that serves HTTP too.
-    pub unix: Option<PathBuf>,
+    pub unix: Option<UnixOptions>,
     /// Addresses beyond loopback are wanted also without tokens, although whoever reaches them may do everything.
     pub trust_network: bool,
     /// Host names that HTTP clients may use beside the loopback ones.
@@ -72,6 +72,17 @@ pub struct Config {
     /// Names in the environment that look like settings and are none: worth a warning. Not an error, as with
     /// keys of the file: Kubernetes puts names of its own there for a service called `onced`.
     pub unknown: Vec<String>,
+}
+
+/// A Unix socket and who may connect to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixOptions {
+    /// Its file.
+    pub path: PathBuf,
+    /// The file's mode.
+    pub mode: Mode,
+    /// The file's group; `None`: that of the process.
+    pub group: Option<Group>,
 }
 
 /// The limits of SPEC 10 that can be set.
@@ -164,7 +175,7 @@ fn settle(
         data_dir: data_dir(said.data_dir, environment)?,
         http: listened("http", said.http.listen, HTTP_PORT)?,
         redis: listened("redis", said.redis.listen, REDIS_PORT)?,
-        unix: said.http.unix,
+        unix: unix(said.http.unix, said.http.unix_mode, said.http.unix_group)?,
         trust_network: said.trust_network.unwrap_or(false),
         hosts: said.http.hosts.unwrap_or_default(),
         threads: said.threads.unwrap_or_else(|| threads(cores)),
@@ -195,6 +206,36 @@ fn settle(
 /// Measured: one thread decides faster than several that share two cores.
 fn threads(cores: usize) -> usize {
     if cores < 4 { 1 } else { (cores - 1).min(8) }
+}
+
+fn unix(
+    path: Option<PathBuf>,
+    mode: Option<Mode>,
+    group: Option<Group>,
+) -> Result<Option<UnixOptions>, Failure> {
+    let Some(path) = path else {
+        // Somebody believes to have closed a door that is not there.
+        let without = |name: &str| {
+            let attempt = format!("cannot use {name}");
+            let next = "give the socket's path with --unix (or `unix`), or leave this out";
+            Failure::new(
+                Exit::Configuration,
+                attempt,
+                "there is no Unix socket",
+                next,
+            )
+        };
+        return match (mode, group) {
+            (Some(_), _) => Err(without("unix_mode")),
+            (_, Some(_)) => Err(without("unix_group")),
+            (None, None) => Ok(None),
+        };
+    };
+    Ok(Some(UnixOptions {
+        path,
+        mode: mode.unwrap_or_default(),
+        group,
+    }))
 }
 
 fn duration(said: Option<value::Positive>, default: Duration) -> Duration {
@@ -411,6 +452,26 @@ mod tests {
             let text = refused(change);
             assert!(text.starts_with(&format!("cannot use {name}: ")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_mode_or_group_without_a_socket_is_refused() {
+        let mut said = Settings::default();
+        said.http.unix_mode = Some(Mode(0o600));
+        let failure = settle_with(said.clone()).unwrap_err().to_string();
+        assert!(failure.contains("there is no Unix socket"), "{failure}");
+        said.http.unix = Some("/run/s".into());
+        let unix = settle_with(said).unwrap().unix.unwrap();
+        assert_eq!((unix.mode, unix.group), (Mode(0o600), None));
+        let mut said = Settings::default();
+        said.http.unix_group = Some(Group::Number(7));
+        assert!(settle_with(said.clone()).is_err());
+        said.http.unix = Some("/run/s".into());
+        let unix = settle_with(said).unwrap().unix.unwrap();
+        assert_eq!(
+            (unix.mode, unix.group),
+            (Mode(0o660), Some(Group::Number(7)))
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::file::nearest_of;
 use super::policy::{NamespaceName, PolicySettings};
 use super::token::TokenSettings;
-use super::value::{Address, Positive, Size, WithoutExpiry};
+use super::value::{Address, Group, Mode, Positive, Size, WithoutExpiry};
 
 /// What one source said.
 #[derive(clap::Args, Clone, Debug, Default, Deserialize)]
@@ -75,6 +75,14 @@ pub struct Http {
     /// Serve HTTP on this Unix socket too
     #[arg(long, env = "ONCED_UNIX", value_name = "PATH")]
     pub unix: Option<PathBuf>,
+
+    /// Who may connect to the Unix socket, as chmod(1) writes it [default: 0660]
+    #[arg(long, env = "ONCED_UNIX_MODE", value_name = "MODE")]
+    pub unix_mode: Option<Mode>,
+
+    /// The group of the Unix socket, by name or number [default: that of the process]
+    #[arg(long, env = "ONCED_UNIX_GROUP", value_name = "GROUP")]
+    pub unix_group: Option<Group>,
 
     /// A Host name that clients may use beside the loopback ones; may be repeated
     #[arg(
@@ -169,6 +177,8 @@ impl Settings {
             http: Http {
                 listen: self.http.listen.or(lower.http.listen),
                 unix: self.http.unix.or(lower.http.unix),
+                unix_mode: self.http.unix_mode.or(lower.http.unix_mode),
+                unix_group: self.http.unix_group.or(lower.http.unix_group),
                 hosts: self.http.hosts.or(lower.http.hosts),
             },
             redis: Redis {

@@ -87,7 +87,7 @@ pub fn lines(
         }
     };
     let limits = &config.limits;
-    let settings: [(&str, &str, Option<String>); 20] = [
+    let settings: [(&str, &str, Option<String>); 22] = [
         (
             "data_dir",
             "data_dir",
@@ -104,7 +104,21 @@ pub fn lines(
         (
             "http.unix",
             "unix",
-            config.unix.as_ref().map(|path| quoted(path.display())),
+            config.unix.as_ref().map(|unix| quoted(unix.path.display())),
+        ),
+        (
+            "http.unix_mode",
+            "unix_mode",
+            config.unix.as_ref().map(|unix| quoted(unix.mode)),
+        ),
+        (
+            "http.unix_group",
+            "unix_group",
+            config
+                .unix
+                .as_ref()
+                .and_then(|unix| unix.group.as_ref())
+                .map(quoted),
         ),
         ("http.hosts", "host", Some(list(&config.hosts))),
         ("redis.listen", "redis", Some(list(&config.redis))),

@@ -115,6 +115,73 @@ impl FromStr for WithoutExpiry {
     }
 }
 
+/// The permissions of a file, as chmod(1) writes them: `0660`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+/// For this user and group.
+impl Default for Mode {
+    fn default() -> Mode {
+        Mode(0o660)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = &'static str;
+
+    /// The leading zero is asked for: a number of the file would come here in decimal digits, `0o660` as 432.
+    fn from_str(text: &str) -> Result<Mode, &'static str> {
+        let octal = text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
+        let mode = u32::from_str_radix(text, 8).ok();
+        mode.filter(|mode| octal && (1..=0o777).contains(mode))
+            .map(Mode)
+            .ok_or("not a mode: write it in octal digits with a leading zero, as text: \"0660\"")
+    }
+}
+
+/// A group of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// By its number.
+    Number(u32),
+    /// By its name in /etc/group.
+    Name(String),
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Group::Number(number) => number.fmt(f),
+            Group::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+impl FromStr for Group {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Group, &'static str> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b':';
+        if text.is_empty() || !text.bytes().all(plain) {
+            return Err("not a group: write its name or its number");
+        }
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            // chown(2) takes the largest number for "leave it as it is".
+            let number = text.parse().ok().filter(|number| *number != u32::MAX);
+            return number
+                .map(Group::Number)
+                .ok_or("no group has a number that large");
+        }
+        Ok(Group::Name(text.to_owned()))
+    }
+}
+
 /// Reads a value of the file by its text form; whole numbers stand for their digits.
 pub(super) fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -159,7 +226,7 @@ macro_rules! read_from_text {
 
 pub(super) use read_from_text;
 
-read_from_text!(Address, Size, Positive, WithoutExpiry);
+read_from_text!(Address, Size, Positive, WithoutExpiry, Mode, Group);
 
 #[cfg(test)]
 mod tests {
@@ -220,5 +287,48 @@ mod tests {
             assert!(bad.parse::<Positive>().is_err(), "{bad:?}");
         }
         assert_eq!("10s".parse(), Ok(Positive(Span::from_secs(10))));
+    }
+
+    #[test]
+    fn modes_are_octal_and_say_so() {
+        let table = [
+            ("0660", Some(0o660)),
+            ("0600", Some(0o600)),
+            ("0777", Some(0o777)),
+            ("00666", Some(0o666)),
+            ("660", None),
+            ("432", None),
+            ("0", None),
+            ("0000", None),
+            ("01777", None),
+            ("0689", None),
+            ("0o660", None),
+            ("u=rw", None),
+            ("", None),
+            ("+660", None),
+        ];
+        for (text, expected) in table {
+            let mode = text.parse().ok().map(|Mode(mode)| mode);
+            assert_eq!(mode, expected, "{text:?}");
+        }
+        assert_eq!(Mode(0o60).to_string(), "0060");
+    }
+
+    #[test]
+    fn groups_are_numbers_or_names() {
+        let table = [
+            ("0", Some(Group::Number(0))),
+            ("998", Some(Group::Number(998))),
+            ("onced", Some(Group::Name("onced".into()))),
+            ("www-data", Some(Group::Name("www-data".into()))),
+            ("4294967295", None),
+            ("99999999999", None),
+            ("", None),
+            ("a b", None),
+            ("a:b", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(text.parse().ok(), expected, "{text:?}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::clock::Timer;
 use super::metrics::{Counted, ENTRIES, SECONDS, load};
+use super::waiters::End;
 use super::{Engine, Face, States, Unavailable};
 
 /// How old the counts of open records may be, in seconds: counting reads all of them.
@@ -66,6 +67,12 @@ impl Family {
     pub fn one(name: &'static str, help: &'static str, kind: Kind, value: u64) -> Family {
         Family::of(name, help, kind, vec![sample(&[], value)])
     }
+
+    /// One figure of several.
+    #[must_use]
+    pub fn sample(labels: &[(&'static str, &str)], value: u64) -> Sample {
+        sample(labels, value)
+    }
 }
 
 fn sample(labels: &[(&'static str, &str)], value: u64) -> Sample {
@@ -104,11 +111,13 @@ impl Engine {
         let states = self.open_states().await?;
         let inner = &self.inner;
         let metrics = &inner.metrics;
-        let (full, recent, late, jumps, last) = {
+        let (full, recent, late, jumps, last, held, ended) = {
             let core = self.running()?;
             let last = core.gather.durable().0;
             let (late, jumps) = (core.late.count(), core.clock.jumps());
-            (core.full, core.recent.bytes() as u64, late, jumps, last)
+            let (held, ended) = (core.waiters.held(), core.waiters.ended());
+            let recent = core.recent.bytes() as u64;
+            (core.full, recent, late, jumps, last, held, ended)
         };
         let filters = inner.reader.filter_stats();
         let trail = inner.trails.bytes();
@@ -135,6 +144,8 @@ impl Engine {
             ("dead", states.dead),
         ];
         let open = open.map(|(state, count)| sample(&[("state", state)], count));
+        let ended = End::NAMES.into_iter().zip(ended);
+        let ended = ended.map(|(end, count)| sample(&[("end", end)], count));
         let since_sweep = metrics.since_sweep().as_secs_f64();
         let whole = |bounds, histogram: &super::metrics::Histogram| {
             vec![spread(&[], bounds, histogram.read())]
@@ -157,6 +168,19 @@ impl Engine {
                 "Commands that a limit or a state of the server refused, by which",
                 Counter,
                 refusals.collect(),
+            ),
+            Family::one("waiting_claims", "Claims that wait now", Gauge, held),
+            Family::of(
+                "waits",
+                "Waits of claims that ended, by what ended them",
+                Counter,
+                ended.collect(),
+            ),
+            Family::one(
+                "trail_readers",
+                "Readers of the audit trail, followers included",
+                Gauge,
+                inner.trails.readers(),
             ),
             Family::one(
                 "late_completions",

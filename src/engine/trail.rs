@@ -131,6 +131,11 @@ impl Trails {
         }
     }
 
+    /// How many read it now.
+    pub(super) fn readers(&self) -> u64 {
+        MAX_READERS.saturating_sub(self.readers.available_permits()) as u64
+    }
+
     /// Bytes of the journal's segments.
     pub(super) fn bytes(&self) -> u64 {
         self.trail.bytes()
@@ -155,6 +160,8 @@ pub struct Events {
     progress: watch::Receiver<Progress>,
     filter: Arc<Filter>,
     after: Lsn,
+    /// It begins with the oldest that is kept, whichever that is when it does.
+    anywhere: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -169,6 +176,7 @@ impl Engine {
         let place = place.map_err(|_| TrailError::Readers)?;
         let (oldest, durable) = (trails.trail.oldest(), trails.trail.durable());
         let first = Lsn(oldest.0.saturating_sub(1));
+        let anywhere = after.is_none();
         let after = after.unwrap_or(first);
         if after < first {
             return Err(TrailError::Gone { oldest });
@@ -182,6 +190,7 @@ impl Engine {
             progress: trails.progress.subscribe(),
             filter: Arc::new(filter),
             after,
+            anywhere,
             _place: place,
         })
     }
@@ -206,16 +215,27 @@ impl Events {
     /// # Errors
     /// `Gone` and `Unreadable` of [`TrailError`].
     pub async fn next(&mut self, through: Lsn, most: usize) -> Result<Vec<Event>, TrailError> {
-        let turn = self.turns.clone().acquire_owned().await;
-        let (trail, filter, after) = (self.trail.clone(), self.filter.clone(), self.after);
-        let read = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            page(&trail, &filter, after, through, most.min(PAGE))
-        });
-        // A thread that panicked ends the process.
-        let (events, after) = read.await.unwrap_or(Err(TrailError::Unreadable))?;
-        self.after = after;
-        Ok(events)
+        loop {
+            let turn = self.turns.clone().acquire_owned().await;
+            let (trail, filter, after) = (self.trail.clone(), self.filter.clone(), self.after);
+            let read = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                page(&trail, &filter, after, through, most.min(PAGE))
+            });
+            // A thread that panicked ends the process.
+            match read.await.unwrap_or(Err(TrailError::Unreadable)) {
+                // It went while nobody had read of it yet.
+                Err(TrailError::Gone { oldest }) if self.anywhere => {
+                    self.after = Lsn(oldest.0.saturating_sub(1));
+                }
+                Err(error) => return Err(error),
+                Ok((events, after)) => {
+                    self.anywhere = false;
+                    self.after = after;
+                    return Ok(events);
+                }
+            }
+        }
     }
 
     /// Resolves when something new is durable; `false`: nothing comes any more.

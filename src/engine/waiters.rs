@@ -51,12 +51,34 @@ pub(super) struct Waiters {
     next: u64,
     count: usize,
     bytes: usize,
+    /// How many waits ended so, by [`End`].
+    ended: [u64; End::NAMES.len()],
     /// Nobody is held any more: the engine is about to stop.
     closed: bool,
     /// To be rung once the lock is given back.
     rung: Vec<oneshot::Sender<()>>,
     /// What the thread that keeps the time sleeps towards.
     asleep_until: Option<BootTime>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The claim acquired.
+    Acquired,
+    /// It was answered otherwise: done, in doubt, dead.
+    Settled,
+    /// Its time was over.
+    InVain,
+    /// The server stops.
+    Stopped,
+    /// Its client has gone.
+    Gone,
+}
+
+impl End {
+    /// What each is called in figures.
+    pub(super) const NAMES: [&str; 5] = ["acquired", "settled", "in_vain", "stopped", "gone"];
 }
 
 /// Those that wait for one key.
@@ -81,6 +103,16 @@ struct Waiter {
 }
 
 impl Waiters {
+    /// How many wait now.
+    pub(super) fn held(&self) -> u64 {
+        self.count as u64
+    }
+
+    /// How many waits ended how, in the order of [`End::NAMES`].
+    pub(super) fn ended(&self) -> [u64; End::NAMES.len()] {
+        self.ended
+    }
+
     /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
@@ -142,7 +174,7 @@ impl Waiters {
     }
 
     /// Gives a place up: answered, or gone. Whoever is next is called in its stead.
-    fn leave(&mut self, key: &RecordKey, number: u64, now: BootTime) {
+    fn leave(&mut self, key: &RecordKey, number: u64, end: End, now: BootTime) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
         };
@@ -150,6 +182,9 @@ impl Waiters {
             self.timers.remove(&(waiter.until, number));
             self.count = self.count.saturating_sub(1);
             self.bytes = self.bytes.saturating_sub(waiter.bytes);
+            if let Some(ended) = self.ended.get_mut(end as usize) {
+                *ended = ended.saturating_add(1);
+            }
         }
         if queue.called == Some(number) {
             queue.called = None;
@@ -273,9 +308,15 @@ impl Core {
                 return held.map(Decision::Held);
             }
         }
+        let end = match step.outcome.verdict {
+            Verdict::Acquired(_) => End::Acquired,
+            Verdict::Busy | Verdict::Backoff if self.waiters.closed => End::Stopped,
+            Verdict::Busy | Verdict::Backoff => End::InVain,
+            _ => End::Settled,
+        };
         let answer = self.keep_one(command, hash, step, replaced, now, write)?;
         if let Some(number) = patience.place.take() {
-            self.waiters.leave(&command.key, number, now.boot);
+            self.waiters.leave(&command.key, number, end, now.boot);
         }
         Ok(Decision::Decided(self.resting(
             vec![Ok(answer)],

@@ -23,6 +23,11 @@ const ONCED_OUTCOME: HeaderName = HeaderName::from_static("onced-outcome");
 const ONCED_RESULT_STATUS: HeaderName = HeaderName::from_static("onced-result-status");
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
+/// Content types of the server's own.
+pub(super) const JSON: &str = "application/json";
+pub(super) const PROBLEM: &str = "application/problem+json";
+pub(super) const LINES: &str = "application/x-ndjson";
+
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
@@ -69,6 +74,20 @@ impl Answer {
             result_status: None,
             close: false,
         }
+    }
+
+    /// Its status, outcome and content type: what the reference has to tell of.
+    #[must_use]
+    pub(super) fn told(&self) -> (StatusCode, &'static str, Option<&str>) {
+        let media = match &self.media {
+            Media::None => None,
+            Media::Json => Some(JSON),
+            Media::Problem => Some(PROBLEM),
+            Media::Lines => Some(LINES),
+            Media::Metrics => Some(metrics::TEXT),
+            Media::Foreign(media) => media.to_str().ok(),
+        };
+        (self.status, self.outcome, media)
     }
 
     /// 200 with JSON that is no decision.
@@ -181,9 +200,9 @@ impl Answer {
         headers.insert(ONCED_OUTCOME, HeaderValue::from_static(self.outcome));
         match self.media {
             Media::None => None,
-            Media::Json => headers.insert(CONTENT_TYPE, from_static("application/json")),
-            Media::Problem => headers.insert(CONTENT_TYPE, from_static("application/problem+json")),
-            Media::Lines => headers.insert(CONTENT_TYPE, from_static("application/x-ndjson")),
+            Media::Json => headers.insert(CONTENT_TYPE, from_static(JSON)),
+            Media::Problem => headers.insert(CONTENT_TYPE, from_static(PROBLEM)),
+            Media::Lines => headers.insert(CONTENT_TYPE, from_static(LINES)),
             Media::Metrics => headers.insert(CONTENT_TYPE, from_static(metrics::TEXT)),
             Media::Foreign(media) => {
                 // Should a browser ever show them, then as what they are and without any rights here.

@@ -12,7 +12,7 @@ use super::document::{Object, given};
 use super::problem::Refusal;
 use super::{Options, TEXT};
 use crate::model::body::{Body, Content, DEFAULT_CONTENT_TYPE};
-use crate::model::command::{BadInput, Claim, Command, Mode, Payload, Verb};
+use crate::model::command::{BadInput, Claim, Command, Mode, Payload, Verb, check_content_type};
 use crate::model::key::RecordKey;
 use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::record::{KeptResult, OnLeaseEnd, Retention};
@@ -221,8 +221,10 @@ impl Member {
             "forever" => Ok(Retention::Forever),
             _ => kept.span("retention").map(Retention::For),
         };
-        // Checked, and then not used: a batch does not wait (SPEC 3).
-        self.wait.map(|wait| wait.span("wait")).transpose()?;
+        // Checked, also where it says nothing for want of a payload.
+        let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.into());
+        check_content_type(&content_type).map_err(|bad| bad.to_string())?;
+        let wait = self.wait.map(|wait| wait.span("wait")).transpose()?;
         let claim = Claim {
             lease: self.lease.map(|lease| lease.span("lease")).transpose()?,
             retention: self.retention.map(retention).transpose()?,
@@ -231,13 +233,10 @@ impl Member {
             claim_id: self.claim_id,
             owner: self.owner,
             fingerprint: self.fingerprint,
-            payload: payload.map(|bytes| {
-                let kind = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.into());
-                Payload::new(bytes.into(), kind)
-            }),
+            payload: payload.map(|bytes| Payload::new(bytes.into(), content_type)),
             store: self.store,
             mode,
-            wait: Span::ZERO,
+            wait: wait.unwrap_or(Span::ZERO),
         };
         if let (None, Some(payload), FingerprintKind::Json) =
             (&claim.fingerprint, &claim.payload, policy.fingerprint)
@@ -246,8 +245,12 @@ impl Member {
                 .fingerprint(FingerprintKind::Json)
                 .map_err(|error| BadInput::Json(error).to_string())?;
         }
-        let verb = Verb::Claim(Box::new(claim));
+        let mut verb = Verb::Claim(Box::new(claim));
         verb.check().map_err(|bad| bad.to_string())?;
+        if let Verb::Claim(claim) = &mut verb {
+            // Checked, and then not used: a batch does not wait (SPEC 3).
+            claim.wait = Span::ZERO;
+        }
         Ok(Command::new(key, verb))
     }
 }

@@ -1,6 +1,7 @@
 //! Request bodies: read whole, bounded in size, memory and time.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,15 @@ const FIRST_BUFFER: usize = 64 * 1024;
 const DISCARD: u64 = 64 * 1024;
 /// How long the rest of an unwanted body may take.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
+
+/// A body of at most so many bytes waits for no room where there is none: small requests never wait for large ones.
+/// At its most that is as much for each connection.
+const SMALL: usize = 4 * 1024;
+/// While bytes in flight are short: how often it is looked whether a part of a request came on, and how often in a row
+/// it may not have. Its memory is what others wait for.
+pub const QUIET: (Duration, u32) = (Duration::from_secs(1), 2);
+/// While bytes in flight are short: how long a request may take to arrive, however it trickles.
+pub const SLOW: Duration = Duration::from_secs(5);
 
 /// Why a body was not taken. Nothing was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +85,8 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
     }
 
     /// Reads at most `limit` bytes within `time`. `room` holds a permit for each byte on its way: all that a
-    /// body may need is taken at once, so that bodies never wait for each other half read.
+    /// body may need is taken at once, so that bodies never wait for each other half read. While others wait, one that
+    /// does not come on is let go.
     ///
     /// # Errors
     /// [`BodyError`]; the body may not have been read to its end.
@@ -109,15 +120,17 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
         } else {
             limit
         };
-        let need = u32::try_from(need).unwrap_or(u32::MAX);
-        let permit = match tokio::time::timeout(time, room.acquire_many(need)).await {
-            // The semaphore is never closed; if it were, there would be nothing to wait for.
-            Ok(permit) => permit.ok(),
-            Err(_) => return Err(BodyError::NoRoom),
+        let came = AtomicUsize::new(0);
+        let permit = taken(room, need, time).await?;
+        let holds = permit.is_some();
+        let gathered = tokio::select! {
+            biased;
+            bytes = tokio::time::timeout(time, self.gather(limit, announced, &came)) => bytes.ok(),
+            () = held_up(holds, room, &came) => None,
         };
-        match tokio::time::timeout(time, self.gather(limit, announced)).await {
-            Ok(bytes) => Ok((bytes?, permit)),
-            Err(_) => {
+        match gathered {
+            Some(bytes) => Ok((bytes?, permit)),
+            None => {
                 self.given_up = true;
                 Err(BodyError::Slow)
             }
@@ -149,7 +162,12 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
     }
 
     /// Bytes of their own, of exactly their length: a record must not keep a connection's read buffer alive.
-    async fn gather(&mut self, limit: usize, announced: usize) -> Result<Bytes, BodyError> {
+    async fn gather(
+        &mut self,
+        limit: usize,
+        announced: usize,
+        came: &AtomicUsize,
+    ) -> Result<Bytes, BodyError> {
         let mut out = Vec::with_capacity(announced.min(FIRST_BUFFER));
         while let Some(data) = self.next().await {
             let data = data?;
@@ -157,6 +175,7 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
                 return Err(BodyError::TooLarge);
             }
             out.extend_from_slice(&data);
+            came.store(out.len(), Ordering::Relaxed);
         }
         Ok(out.into_boxed_slice().into())
     }
@@ -173,6 +192,43 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
             }
         }
         None
+    }
+}
+
+/// Room for `need` bytes; `None` where none is needed.
+async fn taken(
+    room: &Semaphore,
+    need: usize,
+    time: Duration,
+) -> Result<Option<SemaphorePermit<'_>>, BodyError> {
+    let permits = u32::try_from(need).unwrap_or(u32::MAX);
+    if need <= SMALL {
+        return Ok(room.try_acquire_many(permits).ok());
+    }
+    match tokio::time::timeout(time, room.acquire_many(permits)).await {
+        // The semaphore is never closed; if it were, there would be nothing to wait for.
+        Ok(permit) => Ok(permit.ok()),
+        Err(_) => Err(BodyError::NoRoom),
+    }
+}
+
+/// Returns when a body that holds room has kept others waiting for it too long: nothing of it came, or it trickles.
+/// Whoever waits leaves no permit free, so that is what is looked at.
+async fn held_up(holds: bool, room: &Semaphore, came: &AtomicUsize) {
+    if !holds {
+        return std::future::pending().await;
+    }
+    let (mut before, mut quiet, mut short) = (0, 0, Duration::ZERO);
+    while quiet < QUIET.1 && short < SLOW {
+        tokio::time::sleep(QUIET.0).await;
+        let now = came.load(Ordering::Relaxed);
+        if room.available_permits() > 0 {
+            (quiet, short) = (0, Duration::ZERO);
+        } else {
+            quiet = if now == before { quiet + 1 } else { 0 };
+            short = short.saturating_add(QUIET.0);
+        }
+        before = now;
     }
 }
 
@@ -245,18 +301,50 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_wait_for_room_and_give_it_back() {
-        let room = Semaphore::new(10);
+    async fn bodies_wait_for_room_and_give_it_back_and_small_ones_do_not_wait() {
+        let room = Semaphore::new(10_000);
         let headers = HeaderMap::new();
         // Of unknown length, so it may need all its limit.
         let mut first = Upload::new(Chunks([&b"12"[..]].into(), false));
-        let held = first.read(&headers, 8, TIME, &room).await.unwrap();
-        let mut second = Upload::new(Full::new(Bytes::from_static(b"123")));
-        let refused = second.read(&headers, 8, TIME, &room).await;
+        let held = first.read(&headers, 8000, TIME, &room).await.unwrap();
+        let large = Full::new(Bytes::from(vec![0; SMALL + 1]));
+        let mut second = Upload::new(large);
+        let refused = second.read(&headers, 8000, TIME, &room).await;
         assert_eq!(refused.map(|_| ()), Err(BodyError::NoRoom));
+        let small = Full::new(Bytes::from(vec![0; SMALL]));
+        let taken = Upload::new(small).read(&headers, 8000, TIME, &room).await;
+        assert!(matches!(taken, Ok((_, None))));
         drop(held);
-        assert!(second.read(&headers, 8, TIME, &room).await.is_ok());
-        assert_eq!(room.available_permits(), 10);
+        assert!(second.read(&headers, 8000, TIME, &room).await.is_ok());
+        assert_eq!(room.available_permits(), 10_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_holds_room_that_others_wait_for_and_sends_nothing_is_let_go() {
+        const LONG: Duration = Duration::from_secs(30);
+        let headers = HeaderMap::new();
+        let large = || Full::new(Bytes::from(vec![0; SMALL + 1]));
+        // (whether somebody waits, when a body that stalls is given up)
+        // Something came in the first second.
+        for (waits, expected) in [(true, Duration::from_secs(3)), (false, LONG)] {
+            let room = Semaphore::new(10_000);
+            let begun = tokio::time::Instant::now();
+            let stalled = async {
+                let mut upload = Upload::new(Chunks([&b"12"[..]].into(), true));
+                let read = upload.read(&headers, 8000, LONG, &room).await;
+                assert_eq!(read.map(|_| ()), Err(BodyError::Slow));
+                begun.elapsed()
+            };
+            let healthy = async {
+                if waits {
+                    tokio::task::yield_now().await;
+                    let mut upload = Upload::new(large());
+                    assert!(upload.read(&headers, 8000, LONG, &room).await.is_ok());
+                }
+            };
+            let (gave_up, ()) = tokio::join!(stalled, healthy);
+            assert_eq!(gave_up.as_secs(), expected.as_secs(), "{waits}");
+        }
     }
 
     #[tokio::test]

@@ -20,8 +20,10 @@ use tokio::sync::watch;
 
 use self::watched::{Silence, Watched};
 use super::link::{Link, Stage};
+use super::metrics::Limit;
 use super::problem::Refusal;
 use super::{Face, MAX_HEADER, json, respond};
+use crate::model::key::MAX_KEY;
 
 mod fragments;
 mod watched;
@@ -77,11 +79,22 @@ where
         })
         .await
     };
-    let stream = connection.into_parts().io.into_inner();
+    let parts = connection.into_parts();
+    let stream = parts.io.into_inner();
     let refusal = ended
         .as_ref()
         .err()
-        .and_then(|error| unparsed(error, &stream, &link));
+        .and_then(|error| unparsed(error, &parts.read_buf, &stream, &link));
+    match refusal.as_ref().map(|refusal| refusal.status) {
+        Some(StatusCode::URI_TOO_LONG | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => {
+            face.met.count(Limit::Head);
+        }
+        Some(StatusCode::REQUEST_TIMEOUT) => face.met.count(Limit::HeadTime),
+        _ => {}
+    }
+    if stream.has_given_up() {
+        face.met.count(Limit::WriteTime);
+    }
     let linger = refusal.is_some() || link.unread();
     finish(stream.into_inner(), refusal, linger).await;
 }
@@ -103,10 +116,25 @@ async fn stopped(shutdown: &mut watch::Receiver<bool>) {
     }
 }
 
-/// What to tell a client whose bytes were no request. `None` where it was answered, or is gone.
-fn unparsed<S>(error: &hyper::Error, stream: &Watched<S>, link: &Link) -> Option<Refusal> {
+/// What to tell a client whose bytes, `left` among them, were no request. `None` where it was answered, or is gone.
+fn unparsed<S>(
+    error: &hyper::Error,
+    left: &[u8],
+    stream: &Watched<S>,
+    link: &Link,
+) -> Option<Refusal> {
     let held_back = stream.held_back();
     if error.is_parse_too_large() && held_back {
+        // Empty lines before a request line are none of it.
+        let begun = left.iter().skip_while(|byte| b"\r\n".contains(byte));
+        if !left.is_empty() && !begun.take(MAX_HEADER).any(|byte| *byte == b'\n') {
+            return Some(Refusal::bad_input_as(
+                StatusCode::URI_TOO_LONG,
+                format!(
+                    "the target has more than the {MAX_HEADER} bytes of a whole head; a key has at most {MAX_KEY}"
+                ),
+            ));
+        }
         return Some(Refusal::bad_input_as(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             format!("a request's head has at most {MAX_HEADER} bytes and 100 headers"),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::json::{self, Object};
+use super::metrics::Limit;
 use super::pieces::Make;
 use super::problem::Refusal;
 use super::{Face, Readiness};
@@ -48,7 +49,11 @@ pub(super) struct Lines {
 impl Lines {
     /// Begins to read, so that what cannot be read is refused with a status of its own.
     pub(super) async fn begin(face: &Face, asked: Asked) -> Result<Lines, Refusal> {
-        let events = face.engine.events(asked.after, asked.filter)?;
+        let events = face.engine.events(asked.after, asked.filter);
+        if matches!(events, Err(TrailError::Readers)) {
+            face.met.count(Limit::Readers);
+        }
+        let events = events?;
         let through = events.durable();
         let mut lines = Lines {
             events,

@@ -1,6 +1,7 @@
 //! The server's figures: for Prometheus as text, for people as one JSON document.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
@@ -15,9 +16,57 @@ use crate::engine::{Counted, Family, Figure, Kind};
 /// What the text is: OpenMetrics 1.0, which Prometheus reads too.
 pub(super) const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// The limits of this face: each is counted when somebody meets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// The bytes of a head.
+    Head,
+    /// The time for a head.
+    HeadTime,
+    /// The bytes of a body.
+    Body,
+    /// The time for a body, shorter while others wait for its memory.
+    BodyTime,
+    /// Bytes in flight: a body waited for room for too long.
+    BodyRoom,
+    /// The time for which a client takes nothing of its answer.
+    WriteTime,
+    /// Readers of the audit trail.
+    Readers,
+}
+
+impl Limit {
+    const NAMES: [&str; 7] = [
+        "head",
+        "head_time",
+        "body",
+        "body_time",
+        "body_room",
+        "write_time",
+        "readers",
+    ];
+}
+
+/// How often each limit was met.
+#[derive(Debug, Default)]
+pub(super) struct Met([AtomicU64; Limit::NAMES.len()]);
+
+impl Met {
+    pub(super) fn count(&self, limit: Limit) {
+        if let Some(counter) = self.0.get(limit as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What the server knows and the engine does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
+    /// Connections that were refused because there were too many: of HTTP, of the Redis protocol.
+    pub refused: (u64, u64),
+    /// Redis connections that were let go while bytes in flight were short: their command came too slowly, or they took
+    /// nothing of their replies.
+    pub let_go: (u64, u64),
     /// Connections, of all faces.
     pub connections: u64,
     /// Bytes of requests and answers on their way (SPEC 10).
@@ -27,7 +76,28 @@ pub struct Live {
 /// All figures.
 pub(super) async fn figures(face: &Face) -> Result<Vec<Family>, Refusal> {
     let mut all = face.engine.figures().await?;
-    if let Some(live) = face.live.get().map(|live| live()) {
+    let live = face.live.get().map(|live| live());
+    let told = live.unwrap_or_default();
+    let met = face.met.0.iter().map(|count| count.load(Ordering::Relaxed));
+    let http = Limit::NAMES.into_iter().zip(met);
+    let http = http.chain([("connections", told.refused.0)]);
+    let redis = [
+        ("connections", told.refused.1),
+        ("body_time", told.let_go.0),
+        ("write_time", told.let_go.1),
+    ];
+    let all_met = (http.map(|it| ("http", it))).chain(redis.map(|it| ("redis", it)));
+    all.push(Family::of(
+        "limits_met",
+        "How often a connection met a limit, by face and limit",
+        Kind::Counter,
+        all_met
+            .map(|(face, (limit, count))| {
+                Family::sample(&[("face", face), ("limit", limit)], count)
+            })
+            .collect(),
+    ));
+    if let Some(live) = live {
         let gauge = |name, help, value| Family::one(name, help, Kind::Gauge, value);
         all.push(gauge(
             "connections",

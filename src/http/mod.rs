@@ -16,6 +16,7 @@ pub mod json;
 mod link;
 mod manual;
 pub mod metrics;
+pub mod openapi;
 pub mod params;
 pub mod percent;
 mod pieces;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Body;
+use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
@@ -42,8 +44,9 @@ use self::answer::Answer;
 use self::body::Upload;
 use self::guard::Hosts;
 use self::link::Link;
-use self::metrics::Live;
+use self::metrics::{Live, Met};
 use self::problem::Refusal;
+use self::routes::Found;
 use self::stream::Reply;
 use crate::engine::{self, Engine};
 use crate::model::access::Access;
@@ -108,6 +111,8 @@ pub struct Face {
     readiness: watch::Receiver<Readiness>,
     /// A permit for each byte of a body on its way.
     room: Arc<Semaphore>,
+    /// How often each limit was met.
+    met: Met,
     /// What the server knows of itself.
     live: OnceLock<Box<dyn Fn() -> Live + Send + Sync>>,
 }
@@ -129,6 +134,7 @@ impl Face {
             options,
             readiness,
             room,
+            met: Met::default(),
             live: OnceLock::new(),
         }
     }
@@ -177,7 +183,22 @@ where
         answer.close = true;
         link.leave_unread();
     }
+    debug_assert!(
+        is_told(&parts, &answer),
+        "{} {} answers what the reference does not tell of: {:?}",
+        parts.method,
+        parts.uri.path(),
+        answer.told()
+    );
     let mut headers = parts.headers;
     headers.clear();
     answer.into_response(headers, &parts.method)
+}
+
+/// Whether the reference tells of that answer; of paths that no route has there is nothing to tell.
+fn is_told(parts: &Parts, answer: &Answer) -> bool {
+    match routes::find(&parts.method, parts.uri.path()) {
+        Found::Route(route, _) => openapi::tells(route, answer),
+        Found::Path(_) | Found::Nothing => true,
+    }
 }

@@ -1,5 +1,6 @@
 //! Query parameters, read by the route's table: what is unknown, repeated, empty or of the wrong kind is bad
-//! input (SPEC 6). Ranges that a policy could share are checked where every face has them, in the model.
+//! input (SPEC 6). Ranges of durations and lengths of texts stand here for the reference alone: they are checked where
+//! every face has them, in the model. Lengths of bytes are checked here: a prefix has no other place.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,10 +29,10 @@ pub struct Param {
 /// What a parameter holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A duration.
-    Span,
-    /// A duration, or `forever`.
-    Retention,
+    /// A duration from the first to the second.
+    Span(Span, Span),
+    /// A duration from the first to the second, or `forever`.
+    Retention(Span, Span),
     /// A whole number from the first to the second.
     Number(u64, u64),
     /// A token.
@@ -42,10 +43,12 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A record's state.
     State,
-    /// UTF-8 text.
-    Text,
-    /// Any bytes.
-    Bytes,
+    /// UTF-8 text of at most so many bytes.
+    Text(usize),
+    /// Any bytes, at most so many.
+    Bytes(usize),
+    /// The name of a namespace.
+    Namespace,
     /// Where a listing goes on.
     Cursor,
 }
@@ -54,15 +57,18 @@ pub enum Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Span => f.write_str("duration"),
-            Kind::Retention => f.write_str("duration or `forever`"),
+            Kind::Span(least, most) => write!(f, "duration, {least} to {most}"),
+            Kind::Retention(least, most) => {
+                write!(f, "duration, {least} to {most}, or `forever`")
+            }
             Kind::Number(least, most) => write!(f, "{least} to {most}"),
             Kind::Token => f.write_str("token"),
             Kind::Flag => f.write_str("`true` or `false`"),
             Kind::Choice(words) => write!(f, "`{}`", words.join("` or `")),
             Kind::State => f.write_str("state"),
-            Kind::Text => f.write_str("text"),
-            Kind::Bytes => f.write_str("bytes"),
+            Kind::Text(most) => write!(f, "text, up to {most} bytes"),
+            Kind::Bytes(most) => write!(f, "up to {most} bytes"),
+            Kind::Namespace => f.write_str("namespace"),
             Kind::Cursor => f.write_str("cursor"),
         }
     }
@@ -238,7 +244,13 @@ impl Param {
     fn read<'q>(&self, raw: Cow<'q, [u8]>) -> Result<Value<'q>, ParamError> {
         let name = self.name;
         let bad = |what: &dyn fmt::Display| ParamError(format!("{name}: {what}"));
-        if self.kind == Kind::Bytes {
+        if let Kind::Bytes(most) = self.kind {
+            if raw.len() > most {
+                let size = raw.len();
+                return Err(bad(&format_args!(
+                    "at most {most} bytes, and these are {size}"
+                )));
+            }
             return Ok(Value::Bytes(raw));
         }
         let text = match raw {
@@ -248,9 +260,9 @@ impl Param {
         let text = text.ok_or_else(|| bad(&"not UTF-8 text"))?;
         let span = |text: &str| Span::parse(text).map_err(|error: SpanError| bad(&error));
         Ok(match self.kind {
-            Kind::Span => Value::Span(span(&text)?),
-            Kind::Retention if text == "forever" => Value::Retention(Retention::Forever),
-            Kind::Retention => Value::Retention(Retention::For(span(&text)?)),
+            Kind::Span(..) => Value::Span(span(&text)?),
+            Kind::Retention(..) if text == "forever" => Value::Retention(Retention::Forever),
+            Kind::Retention(..) => Value::Retention(Retention::For(span(&text)?)),
             Kind::Number(least, most) => digits(&text)
                 .filter(|number| (least..=most).contains(number))
                 .map(Value::Number)
@@ -276,7 +288,7 @@ impl Param {
                 .decode(text.as_bytes())
                 .map(|key| Value::Bytes(Cow::Owned(key)))
                 .map_err(|_| bad(&"not a cursor; pass `next` of the page before as it is"))?,
-            Kind::Text | Kind::Bytes => Value::Text(text),
+            Kind::Text(_) | Kind::Bytes(_) | Kind::Namespace => Value::Text(text),
         })
     }
 }
@@ -310,15 +322,15 @@ mod tests {
     use super::*;
 
     const TABLE: &[Param] = &[
-        p("span", Kind::Span),
-        p("keep", Kind::Retention),
+        p("span", Kind::Span(Span::ZERO, Span::from_secs(60))),
+        p("keep", Kind::Retention(Span::ZERO, Span::from_secs(60))),
         p("n", Kind::Number(1, 1000)),
         p("token", Kind::Token),
         p("flag", Kind::Flag),
         p("word", Kind::Choice(&["lease", "once"])),
         p("state", Kind::State),
-        p("text", Kind::Text),
-        p("bytes", Kind::Bytes),
+        p("text", Kind::Text(128)),
+        p("bytes", Kind::Bytes(128)),
         p("cursor", Kind::Cursor),
     ];
 

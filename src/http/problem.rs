@@ -47,25 +47,48 @@ pub const fn status(verdict: &Verdict) -> StatusCode {
     }
 }
 
-/// Every kind of refusal and what it is called, the same for all of its kind. The manual has a section for each.
-pub const PROBLEMS: [(&str, &str); 17] = [
-    ("busy", "Another holder works on this key"),
-    ("backoff", "The next attempt is not due"),
-    ("in_doubt", "Nobody knows whether it happened"),
-    ("dead", "Attempts are used up"),
-    ("mismatch", "Another request body under the same key"),
-    ("conflict", "The record says otherwise"),
-    ("done", "It was done already"),
-    ("stale", "The token has ended"),
-    ("not_found", "Not found"),
-    ("bad_input", "Bad input"),
-    ("too_large", "Too large"),
-    ("unauthorized", "No or wrong credentials"),
-    ("forbidden", "Not allowed"),
-    ("misdirected", "Not a name of this server"),
-    ("full", "The store is full"),
-    ("gone", "No longer kept"),
-    ("unavailable", UNAVAILABLE),
+/// A kind of refusal.
+#[derive(Clone, Copy, Debug)]
+pub struct Problem {
+    /// The value of `Onced-Outcome`.
+    pub outcome: &'static str,
+    /// What it is called, the same for all of its kind.
+    pub title: &'static str,
+    /// The statuses it may have.
+    pub statuses: &'static [u16],
+}
+
+const fn kind(outcome: &'static str, title: &'static str, statuses: &'static [u16]) -> Problem {
+    Problem {
+        outcome,
+        title,
+        statuses,
+    }
+}
+
+/// Every kind of refusal. The manual has a section for each.
+pub const PROBLEMS: [Problem; 17] = [
+    kind("busy", "Another holder works on this key", &[409]),
+    kind("backoff", "The next attempt is not due", &[409]),
+    kind("in_doubt", "Nobody knows whether it happened", &[409]),
+    kind("dead", "Attempts are used up", &[409]),
+    kind(
+        "mismatch",
+        "Another request body under the same key",
+        &[422],
+    ),
+    kind("conflict", "The record says otherwise", &[409]),
+    kind("done", "It was done already", &[409]),
+    kind("stale", "The token has ended", &[412]),
+    kind("not_found", "Not found", &[404]),
+    kind("bad_input", "Bad input", &[400, 405, 408, 414, 415, 431]),
+    kind("too_large", "Too large", &[413]),
+    kind("unauthorized", "No or wrong credentials", &[401]),
+    kind("forbidden", "Not allowed", &[403]),
+    kind("misdirected", "Not a name of this server", &[421]),
+    kind("full", "The store is full", &[507]),
+    kind("gone", "No longer kept", &[410]),
+    kind("unavailable", UNAVAILABLE, &[503]),
 ];
 
 const UNAVAILABLE: &str = "Unavailable";
@@ -73,12 +96,12 @@ const UNAVAILABLE: &str = "Unavailable";
 /// What that kind of refusal is called.
 #[must_use]
 pub fn title(outcome: &str) -> &'static str {
-    let known = PROBLEMS.iter().find(|(name, _)| *name == outcome);
+    let known = PROBLEMS.iter().find(|problem| problem.outcome == outcome);
     debug_assert!(
         known.is_some(),
         "{outcome} is not in the table, nor in the manual"
     );
-    known.map_or(UNAVAILABLE, |(_, title)| *title)
+    known.map_or(UNAVAILABLE, |problem| problem.title)
 }
 
 /// A request refused without a decision on a record. Nothing was stored.

@@ -2,10 +2,13 @@
 
 use hyper::Method;
 
+use super::MAX_HEADER;
 use super::params::{Kind, Param};
 use crate::model::access::Right;
-use crate::model::command::{MAX_LIST, STATUS_RANGE};
-use crate::model::policy::MAX_ATTEMPTS;
+use crate::model::command::{MAX_ERROR, MAX_LIST, MAX_NAME, MAX_WAIT, STATUS_RANGE};
+use crate::model::key::MAX_KEY;
+use crate::model::policy::{LEASE_RANGE, MAX_ATTEMPTS, MAX_BACKOFF, RETENTION_RANGE};
+use crate::model::time::Span;
 
 /// One route.
 #[derive(Debug)]
@@ -93,6 +96,8 @@ pub enum Action {
     Healthz,
     /// Requests are answered.
     Readyz,
+    /// This table, for programs.
+    OpenApi,
     /// The chapters of the manual.
     Manual,
     /// One chapter.
@@ -136,9 +141,11 @@ const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Param {
     }
 }
 
+const LEASE: Kind = Kind::Span(LEASE_RANGE.0, LEASE_RANGE.1);
+const NAME: Kind = Kind::Text(MAX_NAME);
 const KEY: Param = param(
     "key",
-    Kind::Bytes,
+    Kind::Bytes(MAX_KEY),
     "The key, where the path says `-`: for keys that clients normalise away.",
 );
 const TOKEN: Param = required("token", Kind::Token, "The token the claim was granted.");
@@ -152,10 +159,10 @@ const FORCE_FORGET: Param = param("force", Kind::Flag, "Also while a lease runs.
 
 const CLAIM: &[Param] = &[
     KEY,
-    param("lease", Kind::Span, "How long the holder may work."),
+    param("lease", LEASE, "How long the holder may work."),
     param(
         "retention",
-        Kind::Retention,
+        Kind::Retention(RETENTION_RANGE.0, RETENTION_RANGE.1),
         "How long the finished record is remembered.",
     ),
     param(
@@ -170,13 +177,13 @@ const CLAIM: &[Param] = &[
     ),
     param(
         "claim_id",
-        Kind::Text,
+        NAME,
         "Fresh for each attempt: lets a claim whose answer was lost be repeated.",
     ),
-    param("owner", Kind::Text, "Who claims; for people only."),
+    param("owner", NAME, "Who claims; for people only."),
     param(
         "fingerprint",
-        Kind::Text,
+        NAME,
         "Identity of the request body, in place of the payload's own.",
     ),
     param(
@@ -191,12 +198,12 @@ const CLAIM: &[Param] = &[
     ),
     param(
         "result",
-        Kind::Text,
+        Kind::Text(MAX_HEADER),
         "With mode `once`: kept as the result.",
     ),
     param(
         "wait",
-        Kind::Span,
+        Kind::Span(Span::ZERO, MAX_WAIT),
         "How long to wait where the answer would be busy or backoff.",
     ),
 ];
@@ -207,7 +214,7 @@ const LIST: &[Param] = &[
         Kind::State,
         "Only records that show in this state.",
     ),
-    param("prefix", Kind::Bytes, "Only keys that begin so."),
+    param("prefix", Kind::Bytes(MAX_KEY), "Only keys that begin so."),
     param(
         "due",
         Kind::Flag,
@@ -236,8 +243,8 @@ const EVENTS: &[Param] = &[
         Kind::Number(1, u64::MAX),
         "How many; all if not given.",
     ),
-    param("ns", Kind::Text, "Only those of this namespace."),
-    param("key", Kind::Bytes, "Only those of this key."),
+    param("ns", Kind::Namespace, "Only those of this namespace."),
+    param("key", Kind::Bytes(MAX_KEY), "Only those of this key."),
     param(
         "follow",
         Kind::Flag,
@@ -251,7 +258,7 @@ const REPLAY_PAGE: &[Param] = &[
         Kind::State,
         "Only records that show in this state: dead, in_doubt, retry, or done with force.",
     ),
-    param("prefix", Kind::Bytes, "Only keys that begin so."),
+    param("prefix", Kind::Bytes(MAX_KEY), "Only keys that begin so."),
     FORCE_REPLAY,
     param(
         "cursor",
@@ -266,7 +273,7 @@ const REPLAY_PAGE: &[Param] = &[
 ];
 
 const EXPORT: &[Param] = &[
-    param("ns", Kind::Text, "Only those of this namespace."),
+    param("ns", Kind::Namespace, "Only those of this namespace."),
     param(
         "cursor",
         Kind::Cursor,
@@ -348,7 +355,7 @@ pub static ROUTES: &[Route] = &[
         params: &[
             KEY,
             TOKEN,
-            param("lease", Kind::Span, "Replaces the record's lease."),
+            param("lease", LEASE, "Replaces the record's lease."),
         ],
         body: BodyUse::None,
         right: Some(Right::Claim),
@@ -370,10 +377,10 @@ pub static ROUTES: &[Route] = &[
         params: &[
             KEY,
             BY_HAND,
-            param("error", Kind::Text, "Why, for people."),
+            param("error", Kind::Text(MAX_ERROR), "Why, for people."),
             param(
                 "retry_in",
-                Kind::Span,
+                Kind::Span(Span::ZERO, MAX_BACKOFF),
                 "When the next attempt may start, in place of the policy's backoff; 0 is at once.",
             ),
             param(
@@ -586,6 +593,15 @@ pub static ROUTES: &[Route] = &[
         body: BodyUse::None,
         right: None,
         summary: "Whether requests are answered.",
+    },
+    Route {
+        method: Method::GET,
+        path: &[Segment::Fixed("openapi.json")],
+        action: Action::OpenApi,
+        params: &[],
+        body: BodyUse::None,
+        right: None,
+        summary: "This reference as an OpenAPI 3.1 document, for programs.",
     },
     Route {
         method: Method::GET,

@@ -11,12 +11,13 @@ use super::body::{BodyError, Taken, Upload};
 use super::credentials::{self, lacking};
 use super::events::{self, Lines};
 use super::link::{Link, Stage};
+use super::metrics::Limit;
 use super::params::Params;
 use super::percent::{Plus, decode};
 use super::pieces::Pieces;
 use super::problem::Refusal;
 use super::routes::{Action, BodyUse, Captured, Found, Route, find};
-use super::{Face, Readiness, TEXT, batch, json, manual, metrics, policy, transfer};
+use super::{Face, Readiness, TEXT, batch, json, manual, metrics, openapi, policy, transfer};
 use crate::engine::{Filter, Unavailable, Unit};
 use crate::model::access::{Caller, Right};
 use crate::model::body::{Body as Kept, Content, DEFAULT_CONTENT_TYPE};
@@ -73,6 +74,7 @@ where
     match route.action {
         Action::Healthz => Ok(Answer::json(&b"{\"status\":\"ok\"}"[..])),
         Action::Readyz => ready(*face.readiness.borrow()),
+        Action::OpenApi => Ok(Answer::json(openapi::document())),
         Action::Manual | Action::Chapter | Action::Problem => {
             manual::answer(route.action, captured.name, parts)
         }
@@ -343,7 +345,7 @@ impl Asked<'_> {
         };
         let (headers, room) = (&self.parts.headers, &self.face.room);
         let taken = body.read(headers, limit, options.body_timeout, room);
-        taken.await.map_err(|error| match error {
+        taken.await.map_err(|error| match self.count(error) {
             BodyError::TooLarge => too_large(self.route.body, limit),
             BodyError::Encoded => {
                 Refusal::bad_input_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, error.to_string())
@@ -354,6 +356,18 @@ impl Asked<'_> {
             BodyError::Broken => Refusal::bad_input(error.to_string()),
             BodyError::NoRoom => Refusal::unavailable(error.to_string()),
         })
+    }
+
+    /// Counts what limit was met, if that was one.
+    fn count(&self, error: BodyError) -> BodyError {
+        let limit = match error {
+            BodyError::TooLarge => Some(Limit::Body),
+            BodyError::Slow => Some(Limit::BodyTime),
+            BodyError::NoRoom => Some(Limit::BodyRoom),
+            BodyError::Encoded | BodyError::Broken => None,
+        };
+        limit.inspect(|limit| self.face.met.count(*limit));
+        error
     }
 
     /// The request body's content type; repeated or unreadable, it is bad input.
@@ -426,6 +440,7 @@ impl Asked<'_> {
             | Action::Import
             | Action::Healthz
             | Action::Readyz
+            | Action::OpenApi
             | Action::Manual
             | Action::Chapter
             | Action::Problem => Verb::Get,

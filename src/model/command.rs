@@ -409,7 +409,7 @@ impl Claim {
             return Err(BadInput::Wait);
         }
         if let Some(payload) = &self.payload {
-            check_content_type(&payload.body)?;
+            check_content_type(&payload.body.content_type)?;
         }
         match &self.mode {
             Mode::Once {
@@ -427,8 +427,11 @@ fn check_name(what: &'static str, text: Option<&str>) -> Result<(), BadInput> {
     }
 }
 
-fn check_content_type(body: &Body) -> Result<(), BadInput> {
-    let text = &body.content_type;
+/// Checks the content type of a payload or result.
+///
+/// # Errors
+/// [`BadInput::ContentType`].
+pub fn check_content_type(text: &str) -> Result<(), BadInput> {
     let visible = text.bytes().all(|b| (0x20..0x7f).contains(&b));
     if text.is_empty() || text.len() > MAX_CONTENT_TYPE || !visible {
         return Err(BadInput::ContentType);
@@ -437,7 +440,7 @@ fn check_content_type(body: &Body) -> Result<(), BadInput> {
 }
 
 fn check_result(result: &KeptResult) -> Result<(), BadInput> {
-    check_content_type(&result.body)?;
+    check_content_type(&result.body.content_type)?;
     match result.status {
         Some(status) if !STATUS_RANGE.contains(&status) => Err(BadInput::Status),
         _ => Ok(()),

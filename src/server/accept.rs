@@ -9,9 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::connection::{self, Redis, farewell};
-use super::limits::{Budget, Connections, Seat};
-use super::listen::UnixSocket;
+use super::limits::{Budget, Connections, Seat, count};
 use super::shutdown::Stop;
+use super::unix::UnixSocket;
 use crate::http;
 
 /// How long accepting pauses when the system is out of files or memory.
@@ -51,6 +51,7 @@ impl Doors {
         let serve = |doors: &Doors, stream: TcpStream, seat: Option<Seat>| {
             send_at_once(&stream);
             let Some(seat) = seat else {
+                count(&doors.redis.met.redis_refused);
                 doors.refuse(refuse_redis(stream));
                 return;
             };
@@ -87,6 +88,7 @@ impl Doors {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let Some(seat) = seat else {
+            count(&self.redis.met.http_refused);
             self.refuse(http::connection::refuse(stream));
             return;
         };

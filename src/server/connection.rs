@@ -13,9 +13,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::limits::{Seat, Share};
+use super::limits::{Met, Seat, Share, count};
 use super::shutdown::Stop;
 use crate::engine::Engine;
+use crate::http::body::{QUIET, SLOW};
 use crate::resp::{self, Flow, Session};
 
 /// The first read of a connection, and the largest: reads grow while they come back full.
@@ -23,11 +24,6 @@ const READ: (usize, usize) = (4 << 10, 256 << 10);
 /// How long a client may take nothing of its replies while bytes in flight are short. Until then it keeps
 /// memory that others wait for; whoever reads at all has taken something by then.
 const DEAF: Duration = Duration::from_secs(1);
-/// While bytes in flight are short: how often it is looked whether a part of a request came on, and how often in a row
-/// it may not have. Its memory is what others wait for.
-const QUIET: (Duration, u32) = (Duration::from_secs(1), 2);
-/// While bytes in flight are short: how long a request may take to arrive, however it trickles.
-const SLOW: Duration = Duration::from_secs(5);
 /// How long a client may take to see the end after its last reply.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -40,6 +36,8 @@ pub struct Redis {
     pub face: Arc<resp::Face>,
     /// How long a client may hold others up while bytes in flight are short.
     pub patience: Duration,
+    /// What was met.
+    pub met: Arc<Met>,
 }
 
 /// Serves one Redis connection until the client goes, the session ends it, or `stop` is called.
@@ -51,6 +49,7 @@ pub async fn redis(stream: TcpStream, face: Redis, share: Share, seat: Seat, sto
         read: READ.0,
         slow: None,
         patience: face.patience,
+        met: Arc::clone(&face.met),
     };
     // A client that goes is no event; what it was owed is gone with it.
     if let Err(error) = connection.run(&face, stop).await {
@@ -69,6 +68,7 @@ struct Connection {
     /// Runs while a part of a request is here.
     slow: Option<Pin<Box<Sleep>>>,
     patience: Duration,
+    met: Arc<Met>,
 }
 
 /// How reading ended.
@@ -101,6 +101,7 @@ impl Connection {
                     self.try_read()?;
                 }
                 Came::TooSlow => {
+                    count(&self.met.slow);
                     // Others need it now, not when the client has seen the end.
                     self.input = BytesMut::new();
                     self.share.hold(session.pending());
@@ -264,6 +265,7 @@ impl Connection {
                 Err(_) => {
                     self.share.settle();
                     if self.share.is_short() {
+                        count(&self.met.deaf);
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                 }

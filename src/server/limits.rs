@@ -1,6 +1,7 @@
 //! What all connections share: how many there may be, and how many bytes they may have in flight (SPEC 10).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -43,6 +44,24 @@ pub fn open_files(wanted: usize) -> usize {
          `ulimit -n` or LimitNOFILE="
     );
     left
+}
+
+/// How often connections met what all share.
+#[derive(Debug, Default)]
+pub struct Met {
+    /// HTTP connections that were one too many.
+    pub http_refused: AtomicU64,
+    /// Redis connections that were.
+    pub redis_refused: AtomicU64,
+    /// Commands that came too slowly while bytes in flight were short.
+    pub slow: AtomicU64,
+    /// Clients that took nothing of their replies while bytes in flight were short.
+    pub deaf: AtomicU64,
+}
+
+/// Counts one more.
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Counts connections over all faces.

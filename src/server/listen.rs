@@ -2,17 +2,12 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 
 use crate::config::Address;
 use crate::error::{Exit, Failure};
 
-/// The longest path of a Unix socket (unix(7): 108 with its end).
-const MAX_UNIX_PATH: usize = 107;
 /// How many free ports are tried until one is free in both families.
 const TRIES: usize = 32;
 
@@ -85,7 +80,7 @@ pub fn handed_over(sockets: Vec<std::net::TcpListener>) -> Result<Vec<TcpListene
     listeners.map_err(|error| unusable(&error))
 }
 
-fn unusable(error: &io::Error) -> Failure {
+pub(super) fn unusable(error: &io::Error) -> Failure {
     let attempt = "cannot use a socket of the service manager";
     let next = "its unit needs ListenStream= and Accept=no";
     Failure::new(Exit::Address, attempt, error, next)
@@ -145,89 +140,6 @@ fn refused(face: Face, address: SocketAddr, error: &io::Error) -> Failure {
     Failure::new(Exit::Address, attempt, error, next)
 }
 
-/// A Unix socket that is listened on; its file goes when this does.
-#[derive(Debug)]
-pub struct UnixSocket {
-    /// `None`: the file is somebody else's.
-    path: Option<PathBuf>,
-    /// What accepts.
-    pub listener: UnixListener,
-}
-
-impl UnixSocket {
-    /// Binds the path, for this user and group (mode 0660). A socket that a dead process left is replaced.
-    ///
-    /// # Errors
-    /// [`Exit::Address`]: somebody answers there, or the path cannot be used.
-    pub fn bind(path: &Path) -> Result<UnixSocket, Failure> {
-        let refused = |cause: &dyn std::fmt::Display, next: &str| {
-            let attempt = format!("cannot serve HTTP on the socket {}", path.display());
-            Failure::new(Exit::Address, attempt, cause, next)
-        };
-        let elsewhere = "give another path with --unix";
-        let length = path.as_os_str().len();
-        if length > MAX_UNIX_PATH {
-            let cause =
-                format!("the path has {length} bytes, and a socket's has at most {MAX_UNIX_PATH}");
-            return Err(refused(&cause, "give a shorter one with --unix"));
-        }
-        match path.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(refused(&error, elsewhere)),
-            Ok(found) if !found.file_type().is_socket() => {
-                return Err(refused(&"the path exists and is no socket", elsewhere));
-            }
-            Ok(_) => match UnixStream::connect(path) {
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(path).map_err(|error| refused(&error, elsewhere))?;
-                }
-                Err(error) => return Err(refused(&error, elsewhere)),
-                Ok(_) => {
-                    let next =
-                        "stop the process that listens there, or give another path with --unix";
-                    return Err(refused(&"somebody answers there", next));
-                }
-            },
-        }
-        let next = "its directory has to exist and be writable; or give another path with --unix";
-        let listener = UnixListener::bind(path).map_err(|error| refused(&error, next))?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
-            .map_err(|error| refused(&error, elsewhere))?;
-        Ok(UnixSocket {
-            path: Some(path.to_owned()),
-            listener,
-        })
-    }
-
-    /// A socket that was handed over.
-    ///
-    /// # Errors
-    /// [`Exit::Address`]: it is none that can be listened on.
-    pub fn of_somebody_else(
-        socket: std::os::unix::net::UnixListener,
-    ) -> Result<UnixSocket, Failure> {
-        let listener = socket
-            .set_nonblocking(true)
-            .and_then(|()| UnixListener::from_std(socket))
-            .map_err(|error| unusable(&error))?;
-        Ok(UnixSocket {
-            path: None,
-            listener,
-        })
-    }
-}
-
-impl Drop for UnixSocket {
-    fn drop(&mut self) {
-        let Some(path) = &self.path else {
-            return;
-        };
-        if let Err(error) = std::fs::remove_file(path) {
-            tracing::warn!("cannot remove the socket {}: {error}", path.display());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,29 +176,6 @@ mod tests {
             for part in [&format!("127.0.0.1:{port}"), "in use", "--redis"] {
                 assert!(text.contains(part), "{text}");
             }
-        });
-    }
-
-    #[test]
-    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
-        run(async {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("s");
-            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-            let socket = UnixSocket::bind(&path).unwrap();
-            let mode = path.metadata().unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o660);
-            let failure = UnixSocket::bind(&path).unwrap_err().to_string();
-            assert!(failure.contains("somebody answers there"), "{failure}");
-            drop(socket);
-            assert!(!path.exists());
-            std::fs::write(&path, "mine").unwrap();
-            let failure = UnixSocket::bind(&path).unwrap_err().to_string();
-            assert!(failure.contains("is no socket"), "{failure}");
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
-            let long = dir.path().join("s".repeat(MAX_UNIX_PATH));
-            let failure = UnixSocket::bind(&long).unwrap_err().to_string();
-            assert!(failure.contains("at most 107"), "{failure}");
         });
     }
 }

@@ -1,7 +1,7 @@
 //! `onced serve`: from a configuration to faces that answer, and to the end.
 //!
 //! * [`data_dir`]: the data directory and its lock.
-//! * [`listen`] binds addresses; [`inherited`] takes those that a service manager listens on.
+//! * [`listen`] binds addresses, [`unix`] the Unix socket; [`inherited`] takes those that a service manager listens on.
 //! * [`accept`]: from a listening socket to connections.
 //! * [`connection`]: from the socket to the face and back.
 //! * [`limits`]: what all connections share.
@@ -25,10 +25,12 @@ pub mod reload;
 pub mod shutdown;
 pub mod storage;
 pub mod systemd;
+pub mod unix;
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -38,10 +40,11 @@ use self::accept::{Doors, Refusals};
 use self::connection::Redis;
 use self::data_dir::DataDir;
 use self::inherited::Inherited;
-use self::limits::{Budget, Connections};
-use self::listen::{Face, UnixSocket};
+use self::limits::{Budget, Connections, Met};
+use self::listen::Face;
 use self::reload::{Reload, Source};
 use self::shutdown::{Asked, GRACE, Signals};
+use self::unix::UnixSocket;
 use crate::config::Config;
 use crate::engine;
 use crate::error::{Exit, Failure};
@@ -116,7 +119,12 @@ async fn serve(
         budget.bytes(),
     ));
     let (seats, bytes, most) = (connections.clone(), budget.bytes(), config.limits.in_flight);
+    let met = Arc::new(Met::default());
+    let seen = Arc::clone(&met);
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     http.show(move || Live {
+        refused: (load(&seen.http_refused), load(&seen.redis_refused)),
+        let_go: (load(&seen.slow), load(&seen.deaf)),
         connections: seats.open() as u64,
         in_flight: most.saturating_sub(bytes.available_permits()) as u64,
     });
@@ -133,6 +141,7 @@ async fn serve(
             engine: engine.clone().facing(engine::Face::Redis),
             face: redis,
             patience: config.limits.body_timeout,
+            met,
         },
         http,
         connections: connections.clone(),
@@ -224,7 +233,7 @@ impl Sockets {
         }
         let unix = match inherited.unix {
             Some(socket) => Some(UnixSocket::of_somebody_else(socket)?),
-            None => config.unix.as_deref().map(UnixSocket::bind).transpose()?,
+            None => config.unix.as_ref().map(UnixSocket::bind).transpose()?,
         };
         Ok(Sockets { http, redis, unix })
     }

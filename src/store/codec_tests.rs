@@ -188,7 +188,7 @@ fn entries_come_back_as_they_were_with_the_bytes_that_are_new() {
     for n in 0..500 {
         let mut record = dice.record();
         // A payload that is new with this entry, in either spelling.
-        let lsn = Lsn(dice.below(1 << 40));
+        let lsn = Lsn((1 << 41) + dice.below(1 << 40));
         let len = 5000 + dice.below(100);
         let bytes = dice.bytes(len);
         record.payload = Some(body(&bytes, if n % 2 == 0 { None } else { Some(lsn) }));
@@ -357,6 +357,25 @@ fn what_no_store_may_hold_is_refused_on_write() {
         matches!(refused, Err(CodecError::Rule(_))),
         "a new body without its bytes"
     );
+    // Written by an entry, it names an earlier one.
+    let mut record = pending(1);
+    record.payload = Some(large(&[0; 5000]));
+    if let Some(Content::Large(large)) = record.payload.as_mut().map(|body| &mut body.content) {
+        (large.lsn, large.bytes) = (Some(Lsn(7)), None);
+    }
+    for (lsn, good) in [(6, false), (8, true)] {
+        let entry = Entry {
+            lsn: Lsn(lsn),
+            ..entry(record.clone(), decision())
+        };
+        let mut bytes = Vec::new();
+        encode_entry(&entry, &mut bytes).unwrap();
+        assert_eq!(
+            decode_entry(&bytes).is_ok(),
+            good,
+            "a body of entry 7 in entry {lsn}"
+        );
+    }
     for spoilt in [
         Decision {
             verb: "dance",

@@ -59,7 +59,7 @@ impl<'a> EntryRow<'a> {
             ChangeRow::None(joined) => Change::None(key(joined)?),
             ChangeRow::Tally(namespace) => Change::Tally((*namespace).into()),
             ChangeRow::Put(joined, record) => {
-                record.check_new_bodies()?;
+                record.check_bodies(lsn)?;
                 Change::Put(key(joined)?, Arc::new(record.build(lsn)?))
             }
             ChangeRow::Remove(joined) => Change::Remove(key(joined)?),
@@ -110,12 +110,16 @@ impl<'a> DecisionRow<'a> {
 
 impl RecordRow<'_> {
     /// A frame's checksum covers the bytes; this covers whoever wrote the frame.
-    fn check_new_bodies(&self) -> Decoded<()> {
+    fn check_bodies(&self, entry: Lsn) -> Decoded<()> {
         for (_, body) in self.bodies() {
-            if let ContentRow::New { digest, bytes } = body.content
-                && sha256(bytes) != digest
-            {
-                return Err(CodecError::Rule("a new body with another digest"));
+            match body.content {
+                ContentRow::New { digest, bytes } if sha256(bytes) != digest => {
+                    return Err(CodecError::Rule("a new body with another digest"));
+                }
+                ContentRow::Large { lsn, .. } if lsn >= entry.0 => {
+                    return Err(CodecError::Rule("a body of an entry that is yet to come"));
+                }
+                _ => {}
             }
         }
         Ok(())

@@ -81,7 +81,7 @@ impl Dice {
         };
         let mut content = Content::new(self.bytes(len));
         if let Content::Large(large) = &mut content {
-            large.lsn = Some(Lsn(self.number(u64::MAX)));
+            large.lsn = Some(Lsn(self.number(1 << 40)));
             large.bytes = None;
         }
         Body {

@@ -156,7 +156,7 @@ fn fo_07_a_key_is_taken_whole_or_refused_with_the_limit() {
         &format!("/v1/claims/default/{}", "k".repeat(64 << 10)),
         b"",
     );
-    assert_eq!(answer.map(|answer| answer.status), Some(431));
+    assert_eq!(answer.map(|answer| answer.status), Some(414));
     for length in [1025, 64 << 10, 1 << 20] {
         redis.send(&encode(&[
             b"SET",

@@ -121,10 +121,12 @@ fn the_example_configuration_has_every_setting_commented_out_with_its_default() 
     let file = folder.path().join("onced.toml");
     std::fs::write(&file, active).unwrap();
     let mut spoken = settings(&file);
-    // These two have no default: under systemd it says where, and no Unix socket is listened on.
+    // These have no default: under systemd it says where, and no Unix socket is listened on.
     for (name, value) in [
         ("data_dir", "/var/lib/onced"),
         ("http.unix", "/run/onced/onced.sock"),
+        ("http.unix_mode", "0660"),
+        ("http.unix_group", "onced"),
     ] {
         assert_eq!(spoken[name], value);
         spoken.insert(name.to_owned(), defaults[name].clone());

@@ -52,6 +52,8 @@ fn each_value_is_shown_with_who_said_it_and_secrets_and_hashes_are_not() {
         ),
         ("http.listen", "[\"localhost:6623\"]", "default", "default"),
         ("http.unix", "null", "default", "default"),
+        ("http.unix_mode", "null", "default", "default"),
+        ("http.unix_group", "null", "default", "default"),
         ("limits.header_timeout", "\"10s\"", "default", "default"),
         (
             "namespace.\"web.hooks\".lease",

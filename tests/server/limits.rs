@@ -321,3 +321,32 @@ fn the_largest_bodies_are_kept_where_the_configuration_says_so() {
     let server = Server::start(&data(&folder));
     assert_eq!(server.redis().command("EXISTS before k"), Reply::Integer(2));
 }
+
+#[test]
+fn http_bodies_that_stall_hold_nobody_else_up() {
+    let folder = folder();
+    let server = Server::with(&data(&folder), &SMALL);
+    let mut stalled: Vec<_> = (0..200).map(|_| server.http()).collect();
+    for (number, client) in stalled.iter_mut().enumerate() {
+        let head = format!(
+            "POST /v1/claims/default/k{number} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n"
+        );
+        client.send(head.as_bytes());
+        client.send(&[b'x'; 30_000]);
+    }
+    let mut healthy = server.http();
+    let begun = Instant::now();
+    for number in 0..100 {
+        let claim = healthy.post(&format!("/v1/claims/default/s{number}"), b"small");
+        assert_eq!((claim.status, claim.outcome()), (201, "acquired"));
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "small ones took {took:?}");
+    // The first few are given up after a moment, for those who wait behind them.
+    let refused = stalled[0].answer().expect("an answer");
+    assert_eq!((refused.status, refused.outcome()), (408, "bad_input"));
+    drop(stalled);
+    let claim = healthy.post("/v1/claims/default/large", &[b'x'; 60_000]);
+    assert_eq!((claim.status, claim.outcome()), (201, "acquired"));
+    assert_eq!(healthy.get("/v1/claims/default/k0").status, 404);
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Stdio;
@@ -325,6 +325,39 @@ fn a_unix_socket_serves_http_for_user_and_group() {
     assert_eq!(server.term().code(), 0);
     assert!(UnixStream::connect(&socket).is_err());
     assert!(!socket.exists());
+}
+
+#[test]
+fn a_unix_socket_has_the_mode_and_group_of_the_configuration() {
+    let folder = folder();
+    let dir = data(&folder);
+    let socket = folder.path().join("onced.sock");
+    let own = folder.path().metadata().unwrap().gid().to_string();
+    let mut arguments = vec![
+        "--unix",
+        text(&socket),
+        "--unix-mode",
+        "0606",
+        "--unix-group",
+    ];
+    arguments.push(&own);
+    let server = Server::with(&dir, &arguments);
+    let there = socket.metadata().unwrap();
+    assert_eq!(there.mode() & 0o7777, 0o606);
+    assert_eq!(there.gid().to_string(), own);
+    assert_eq!(server.term().code(), 0);
+
+    arguments.pop();
+    arguments.push("no-such-group-here");
+    let output = refused(&dir, &arguments);
+    assert_refused(
+        &output,
+        14,
+        &["no-such-group-here", "/etc/group", "groupadd"],
+    );
+    assert!(!socket.exists());
+    let output = refused(&dir, &["--unix-mode", "0600"]);
+    assert_refused(&output, 10, &["unix_mode", "--unix"]);
 }
 
 #[test]

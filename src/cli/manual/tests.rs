@@ -295,6 +295,22 @@ fn the_table_of_limits_is_that_of_the_constants() {
             "408, then closed",
         ),
         (
+            "time in which an HTTP client takes nothing of its answer",
+            seconds(set.body_timeout),
+            "`--body-timeout`",
+            closed,
+        ),
+        (
+            "while bytes in flight are short: silence within a request; a request",
+            format!(
+                "{}; {}",
+                seconds(http::body::QUIET.0 * http::body::QUIET.1),
+                seconds(http::body::SLOW)
+            ),
+            "",
+            "408, `ERR`, then closed",
+        ),
+        (
             "idle HTTP connection",
             seconds(set.idle_timeout),
             "`--idle-timeout`",

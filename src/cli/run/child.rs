@@ -139,20 +139,20 @@ impl Child {
         Box::pin(async move {
             let waited = tokio::task::spawn_blocking(move || {
                 let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-                loop {
+                let status = loop {
                     match rustix::process::waitid(WaitId::Pid(pid), how) {
                         Err(rustix::io::Errno::INTR) => {}
-                        other => return other,
+                        other => break other?,
                     }
-                }
+                };
+                // As wait(2) packs it.
+                Ok(status.and_then(|status| {
+                    let exited = status.exit_status().map(|code| (code & 0xff) << 8);
+                    exited.or_else(|| status.terminating_signal())
+                }))
             });
             let waited = waited.await.map_err(io::Error::other).map_err(failed)?;
-            let status = waited.map_err(io::Error::from).map_err(failed)?;
-            // As wait(2) packs it.
-            let raw = status.and_then(|status| {
-                let exited = status.exit_status().map(|code| (code & 0xff) << 8);
-                exited.or_else(|| status.terminating_signal())
-            });
+            let raw: Option<i32> = waited.map_err(failed)?;
             Ok(ExitStatus::from_raw(raw.unwrap_or(1 << 8)))
         })
     }

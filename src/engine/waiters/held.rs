@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::core::Phase;
 use super::super::{Came, Engine, Inner, Unavailable, Unit};
+use super::End;
 use crate::model::key::RecordKey;
 use crate::model::outcome::Outcome;
 use crate::model::time::{BootTime, Now, Span};
@@ -42,7 +43,7 @@ impl Drop for Patience<'_> {
         if let Some(place) = self.place.take() {
             let mut core = self.inner.core.lock();
             let now = core.clock.now();
-            core.waiters.leave(self.key, place, now.boot);
+            core.waiters.leave(self.key, place, End::Gone, now.boot);
             self.inner.unlock(core);
         }
     }

@@ -38,9 +38,10 @@ pub(super) struct Watched<S> {
     link: Arc<Link>,
     header_timeout: Duration,
     idle_timeout: Duration,
-    /// How long a client may take nothing of an answer that comes piece by piece.
+    /// How long a client may take nothing of an answer.
     write_timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
+    given_up: bool,
     deadline: Option<Pin<Box<Sleep>>>,
     /// What the deadline is for, while it stands.
     armed: Option<Silence>,
@@ -63,6 +64,7 @@ impl<S> Watched<S> {
             idle_timeout: options.idle_timeout,
             write_timeout: options.body_timeout,
             stalled: None,
+            given_up: false,
             deadline: None,
             armed: None,
             begun: false,
@@ -86,6 +88,11 @@ impl<S> Watched<S> {
     /// Whether hyper refused something by itself.
     pub(super) fn held_back(&self) -> bool {
         self.held_back
+    }
+
+    /// Whether the client took nothing of an answer for too long.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.given_up
     }
 
     /// Whether anything was written.
@@ -122,19 +129,21 @@ impl<S> Watched<S> {
         Poll::Ready(())
     }
 
-    /// What came of a write: a client that takes nothing of a long answer for too long is given up.
+    /// What came of a write: a client that takes nothing for too long is given up. It keeps the answer's memory, its
+    /// place among the connections, and one among the readers of the audit trail.
     fn taken(
         &mut self,
         written: Poll<io::Result<usize>>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if written.is_ready() || self.link.stage() != Stage::Streaming {
+        if written.is_ready() {
             self.stalled = None;
             return written;
         }
         let timeout = self.write_timeout;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(stalled.as_mut().poll(cx));
+        self.given_up = true;
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 

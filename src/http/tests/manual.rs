@@ -1,7 +1,7 @@
 //! The manual over HTTP, and that every problem document leads into it.
 
 use super::House;
-use crate::http::problem::PROBLEMS;
+use crate::http::problem::{PROBLEMS, Problem};
 use crate::manual::{CHAPTERS, problem};
 
 fn header<'r>(reply: &'r super::Reply, name: &str) -> &'r str {
@@ -52,7 +52,7 @@ async fn a_typo_is_told_the_nearest_chapter() {
 #[tokio::test]
 async fn the_type_of_every_problem_resolves() {
     let house = House::new();
-    for (outcome, _) in PROBLEMS {
+    for Problem { outcome, .. } in PROBLEMS {
         let section = problem(outcome).unwrap_or_else(|| panic!("no section on {outcome}"));
         let reply = house
             .ask("GET", &format!("/manual/problems/{outcome}"))

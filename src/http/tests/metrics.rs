@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::House;
+use super::wire::Client;
+use super::{House, small};
+use crate::engine::{Filter, MAX_READERS};
 use crate::http::metrics::Live;
 
 #[tokio::test]
@@ -11,6 +13,8 @@ async fn what_was_answered_is_counted_by_namespace_verb_and_outcome() {
     house.face.show(|| Live {
         connections: 3,
         in_flight: 77,
+        refused: (4, 5),
+        let_go: (6, 7),
     });
     let token = house.ask("POST", "/v1/claims/orders/a").await.token();
     for _ in 0..2 {
@@ -107,4 +111,123 @@ async fn what_was_answered_is_counted_by_namespace_verb_and_outcome() {
     assert!(stats["journal_bytes"].as_u64().unwrap() >= 16 << 20);
     assert!(stats["store_bytes"].as_u64().unwrap() > 0);
     assert_ne!(stats["refusals"], Value::Null);
+}
+
+/// The figure of that line, without its prefix.
+async fn figure(house: &House, line: &str) -> Option<f64> {
+    let text = house.ask("GET", "/metrics").await.body;
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let found = text.lines().find_map(|it| {
+        let (name, value) = it.strip_prefix("onced_")?.rsplit_once(' ')?;
+        (name == line).then(|| value.to_owned())
+    });
+    found.and_then(|value| value.parse().ok())
+}
+
+#[tokio::test]
+async fn limits_that_were_met_are_counted_by_face() {
+    let house = House::with(small());
+    house.face.show(|| Live {
+        refused: (4, 5),
+        let_go: (6, 7),
+        ..Live::default()
+    });
+    house
+        .send("POST", "/v1/claims/ns/k", &[], "x".repeat(11))
+        .await;
+    let mut readers = Vec::new();
+    for _ in 0..=MAX_READERS {
+        let filter = Filter {
+            namespace: None,
+            key: None,
+        };
+        readers.push(house.face.engine.events(None, filter));
+    }
+    assert_eq!(figure(&house, "trail_readers").await, Some(64.0));
+    assert_eq!(house.ask("GET", "/v1/events").await.status, 503);
+    let long = "k".repeat(20_000);
+    for (bytes, closes) in [
+        (format!("GET /{long} HTTP/1.1\r\n\r\n"), true),
+        ("GET / HT".to_owned(), true),
+        (
+            "POST /v1/claims/ns/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"
+                .to_owned(),
+            true,
+        ),
+    ] {
+        let mut client = Client::of(&house);
+        client.send(bytes).await;
+        assert_ne!(client.rest().await.is_empty(), closes);
+    }
+    for (face, limit, count) in [
+        ("http", "body", 1.0),
+        ("http", "readers", 1.0),
+        ("http", "head", 1.0),
+        ("http", "head_time", 1.0),
+        ("http", "body_time", 1.0),
+        ("http", "body_room", 0.0),
+        ("http", "write_time", 0.0),
+        ("http", "connections", 4.0),
+        ("redis", "connections", 5.0),
+        ("redis", "body_time", 6.0),
+        ("redis", "write_time", 7.0),
+    ] {
+        let line = format!("limits_met_total{{face=\"{face}\",limit=\"{limit}\"}}");
+        assert_eq!(figure(&house, &line).await, Some(count), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn waits_are_counted_by_what_ended_them() {
+    let house = House::new();
+    let ask = |path: &str| format!("POST /v1/claims/ns/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let held = async |count: f64| {
+        let begun = std::time::Instant::now();
+        while figure(&house, "waiting_claims").await != Some(count) {
+            assert!(begun.elapsed().as_secs() < 20, "not {count}");
+            tokio::task::yield_now().await;
+        }
+    };
+    let mut tokens = Vec::new();
+    for key in ["a", "b", "c"] {
+        tokens.push(
+            house
+                .ask("POST", &format!("/v1/claims/ns/{key}"))
+                .await
+                .token(),
+        );
+    }
+    let mut clients = Vec::new();
+    for (at, key) in ["a", "b", "c"].into_iter().enumerate() {
+        let mut client = Client::of(&house);
+        client.send(ask(&format!("{key}?wait=60s"))).await;
+        clients.push(client);
+        held(at as f64 + 1.0).await;
+    }
+    house
+        .ask(
+            "POST",
+            &format!("/v1/claims/ns/a/release?token={}", tokens[0]),
+        )
+        .await;
+    house
+        .ask(
+            "POST",
+            &format!("/v1/claims/ns/b/complete?token={}", tokens[1]),
+        )
+        .await;
+    assert!(clients[0].answer().await.starts_with("HTTP/1.1 201 "));
+    assert!(clients[1].answer().await.starts_with("HTTP/1.1 200 "));
+    clients.pop();
+    held(0.0).await;
+    for (end, count) in [
+        ("acquired", 1.0),
+        ("settled", 1.0),
+        ("gone", 1.0),
+        ("in_vain", 0.0),
+        ("stopped", 0.0),
+    ] {
+        let line = format!("waits_total{{end=\"{end}\"}}");
+        assert_eq!(figure(&house, &line).await, Some(count), "{line}");
+    }
 }

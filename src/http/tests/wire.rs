@@ -14,7 +14,7 @@ use crate::http::{Options, connection};
 /// Long enough to be sure of a hang, and never waited for otherwise.
 const HANG: Duration = Duration::from_secs(10);
 
-struct Client {
+pub(super) struct Client {
     stream: DuplexStream,
     received: Vec<u8>,
     server: JoinHandle<()>,
@@ -22,7 +22,7 @@ struct Client {
 }
 
 impl Client {
-    fn of(house: &House) -> Client {
+    pub(super) fn of(house: &House) -> Client {
         let (stream, there) = duplex(64 * 1024);
         let (stop, shutdown) = watch::channel(false);
         let server = tokio::spawn(connection::serve(there, house.face.clone(), shutdown));
@@ -34,13 +34,28 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(super) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // A server that has closed already has said why.
         let _ = self.stream.write_all(bytes.as_ref()).await;
     }
 
+    /// The client sends no more.
+    pub(super) async fn stream_end(&mut self) {
+        // A server that has closed already has said why.
+        let _ = self.stream.shutdown().await;
+    }
+
+    /// Waits until the connection's task has ended, without reading a byte.
+    pub(super) async fn server_gone(self) {
+        timeout(HANG, self.server)
+            .await
+            .expect("the task ends")
+            .unwrap();
+        drop(self.stream);
+    }
+
     /// Everything until the server closes, and the connection's task with it.
-    async fn rest(mut self) -> String {
+    pub(super) async fn rest(mut self) -> String {
         let read = self.stream.read_to_end(&mut self.received);
         timeout(HANG, read)
             .await
@@ -71,7 +86,7 @@ impl Client {
     }
 
     /// The next answer, head and body, and leaves the connection open.
-    async fn answer(&mut self) -> String {
+    pub(super) async fn answer(&mut self) -> String {
         loop {
             if let Some(size) = whole(&self.received) {
                 let answer = self.received.drain(..size).collect();
@@ -95,7 +110,7 @@ fn whole(bytes: &[u8]) -> Option<usize> {
     (body.len() >= length).then_some(head.len() + 4 + length)
 }
 
-fn claim(key: &str) -> String {
+pub(super) fn claim(key: &str) -> String {
     format!("POST /v1/claims/ns/{key} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
