@@ -324,6 +324,7 @@ impl Keeper {
         self.refill(inner)?;
         self.prepare(inner)?;
         self.prepare_from_reserve(inner)?;
+        self.store.cover_one()?;
         self.sweep_if_due(inner)?;
         Ok(Next::Idle)
     }

@@ -118,6 +118,20 @@ impl Store {
         })
     }
 
+    /// Brings one more table under a filter over many, if there is one to bring: after a start there are as many as it
+    /// has tables. One at a time, because all of its keys are read for it.
+    ///
+    /// # Errors
+    /// As [`Reader::get`](super::Reader::get).
+    pub fn cover_one(&mut self) -> Result<(), StoreError> {
+        if let Some(place) = self.covers.loose(&self.tables) {
+            let hashes = self.hashes(place)?;
+            self.covers.join(place, self.bounds.part_rows, &hashes);
+            self.shared.publish(&self.tables, &self.covers, false);
+        }
+        Ok(())
+    }
+
     fn validate(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         let reason = if checkpoint.lsn < self.state.checkpoint {
             format!(
@@ -161,7 +175,6 @@ impl Store {
             }
         }
         let less = self.make_room(&ops)?;
-        self.cover_one()?;
         let hashes: Vec<u64> = changes.hashes().collect();
         Filters::new(&self.tables, &self.covers).each_possible(&hashes, |place, index| {
             if targets
@@ -218,16 +231,6 @@ impl Store {
             }
         }
         Ok(less)
-    }
-
-    /// Brings one more table under a cover, if there is one to bring: with each checkpoint one, because all that the
-    /// table has is read for it.
-    fn cover_one(&mut self) -> Result<(), StoreError> {
-        if let Some(place) = self.covers.loose(&self.tables) {
-            let hashes = self.hashes(place)?;
-            self.covers.join(place, self.bounds.part_rows, &hashes);
-        }
-        Ok(())
     }
 
     /// The hashes of all keys that are committed in a table.

@@ -454,6 +454,9 @@ fn a_random_history_is_kept_exactly() {
         store
             .checkpoint(checkpoint(lsn, changes.into_iter().collect()))
             .unwrap();
+        if dice.below(2) == 0 {
+            store.cover_one().unwrap();
+        }
         if dice.below(10) == 0 {
             drop(store);
             store = Store::open_with_backend(disk.source(), options).unwrap().0;
