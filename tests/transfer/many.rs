@@ -46,10 +46,14 @@ fn many_records_take_bounded_memory_and_an_import_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let one = server(&folder, "one");
     fill_many(&one);
+    // Started anew, so that what the writes took is not counted.
+    assert_eq!(one.term().code(), 0);
+    let one = server(&folder, "one");
     let before = peak(one.pid());
     let path = exported(&one, &folder, "records");
     let grown = peak(one.pid()) - before;
-    assert!(grown < 64, "the export took {grown} MiB more");
+    // Of 56 MiB of text; the cache of the store may grow by 32 MiB meanwhile.
+    assert!(grown < 48, "the export took {grown} MiB more");
     drop(one);
     let two = server(&folder, "two");
     let mut importing = verb("import", &two)
