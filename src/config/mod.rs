@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::settings::Settings;
-pub use self::value::{Address, Group, Mode};
+pub use self::value::{Address, Group, Level, Mode};
 use crate::error::{Exit, Failure};
 use crate::model::access::Access;
 use crate::model::policy::Policy;
@@ -57,8 +57,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Threads of the runtime.
     pub threads: usize,
-    /// Which log lines are written: a level, or `tracing`'s filter text.
-    pub log: String,
+    /// Which log lines are written.
+    pub log: Level,
     /// What a `SET NX` without expiry means.
     pub nx_without_expiry: NxWithoutExpiry,
     /// Whether `FLUSHALL` and `FLUSHDB` do anything.
@@ -179,7 +179,7 @@ fn settle(
         trust_network: said.trust_network.unwrap_or(false),
         hosts: said.http.hosts.unwrap_or_default(),
         threads: said.threads.unwrap_or_else(|| threads(cores)),
-        log: said.log.unwrap_or_else(|| "info".to_owned()),
+        log: said.log.unwrap_or_default(),
         nx_without_expiry: said
             .redis
             .nx_without_expiry

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::file::nearest_of;
 use super::policy::{NamespaceName, PolicySettings};
 use super::token::TokenSettings;
-use super::value::{Address, Group, Mode, Positive, Size, WithoutExpiry};
+use super::value::{Address, Group, Level, Mode, Positive, Size, WithoutExpiry};
 
 /// What one source said.
 #[derive(clap::Args, Clone, Debug, Default, Deserialize)]
@@ -35,7 +35,7 @@ pub struct Settings {
 
     /// Log lines to write: error, warn, info, debug, trace [default: info]
     #[arg(long, env = "ONCED_LOG", value_name = "LEVEL")]
-    pub log: Option<String>,
+    pub log: Option<Level>,
 
     /// HTTP
     #[command(flatten)]

@@ -99,7 +99,7 @@ pub fn lines(
             plain(config.trust_network),
         ),
         ("threads", "threads", plain(config.threads)),
-        ("log", "log", Some(quoted(&config.log))),
+        ("log", "log", Some(quoted(config.log))),
         ("http.listen", "http", Some(list(&config.http))),
         (
             "http.unix",

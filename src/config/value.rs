@@ -115,6 +115,46 @@ impl FromStr for WithoutExpiry {
     }
 }
 
+/// The least grave of the log lines that are written: `info` leaves out `debug` and `trace`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(pub tracing::Level);
+
+impl Level {
+    const NAMES: [(&'static str, tracing::Level); 5] = [
+        ("error", tracing::Level::ERROR),
+        ("warn", tracing::Level::WARN),
+        ("info", tracing::Level::INFO),
+        ("debug", tracing::Level::DEBUG),
+        ("trace", tracing::Level::TRACE),
+    ];
+}
+
+impl Default for Level {
+    fn default() -> Level {
+        Level(tracing::Level::INFO)
+    }
+}
+
+impl FromStr for Level {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Level, &'static str> {
+        let mut names = Level::NAMES.iter();
+        names
+            .find(|(name, _)| name.eq_ignore_ascii_case(text))
+            .map(|(_, level)| Level(*level))
+            .ok_or("write \"error\", \"warn\", \"info\", \"debug\" or \"trace\"")
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Level::NAMES.iter();
+        let name = names.find(|(_, level)| *level == self.0);
+        f.write_str(name.map_or("info", |(name, _)| name))
+    }
+}
+
 /// The permissions of a file, as chmod(1) writes them: `0660`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode(pub u32);
@@ -226,7 +266,7 @@ macro_rules! read_from_text {
 
 pub(super) use read_from_text;
 
-read_from_text!(Address, Size, Positive, WithoutExpiry, Mode, Group);
+read_from_text!(Address, Size, Positive, Level, WithoutExpiry, Mode, Group);
 
 #[cfg(test)]
 mod tests {
@@ -287,6 +327,19 @@ mod tests {
             assert!(bad.parse::<Positive>().is_err(), "{bad:?}");
         }
         assert_eq!("10s".parse(), Ok(Positive(Span::from_secs(10))));
+    }
+
+    #[test]
+    fn levels_have_five_names() {
+        for name in ["error", "warn", "info", "debug", "trace"] {
+            let level = name.parse::<Level>().unwrap();
+            assert_eq!(level.to_string(), name);
+            assert_eq!(name.to_uppercase().parse(), Ok(level));
+        }
+        for bad in ["", "loud", "off", "5", "onced=debug", "info,debug"] {
+            assert!(bad.parse::<Level>().is_err(), "{bad:?}");
+        }
+        assert_eq!(Level::default().to_string(), "info");
     }
 
     #[test]

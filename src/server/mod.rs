@@ -59,7 +59,7 @@ use crate::resp;
 pub fn run(source: &Source) -> Result<(), Failure> {
     let config = source()?;
     let inherited = inherited::take()?;
-    let log = log::Log::start(&config.log)?;
+    let log = log::Log::start(config.log.0);
     panic::ends_the_process();
     for name in &config.unknown {
         tracing::warn!("the environment has a name that is no setting: {name}");

@@ -35,13 +35,10 @@ impl Reload {
         let read = tokio::task::spawn_blocking(move || source());
         let read = tokio::time::timeout(READ_TIME, read).await;
         let refused: &dyn std::fmt::Display = match &read {
-            Ok(Ok(Ok(new))) => match self.log.set_filter(&new.log) {
-                Ok(()) => {
-                    self.put_in_force(new, config);
-                    return;
-                }
-                Err(failure) => &failure.to_string(),
-            },
+            Ok(Ok(Ok(new))) => {
+                self.put_in_force(new, config);
+                return;
+            }
             Ok(Ok(Err(failure))) => failure,
             Ok(Err(error)) => error,
             Err(_) => &"the configuration file was not read in time; look at its disk",
@@ -54,6 +51,7 @@ impl Reload {
         self.http.set_access(Arc::clone(&access));
         self.redis.set_access(access);
         self.engine.configure(new.policies.clone());
+        self.log.set_level(new.log.0);
         let mut changed = Vec::new();
         changed.extend((new.access != config.access).then_some("tokens"));
         changed.extend((new.policies != config.policies).then_some("policies"));
@@ -67,7 +65,7 @@ impl Reload {
         }
         config.access = new.access.clone();
         config.policies = new.policies.clone();
-        config.log.clone_from(&new.log);
+        config.log = new.log;
     }
 }
 

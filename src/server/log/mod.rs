@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{fmt, registry, reload};
 
 use self::held::{Held, WINDOW};
 use self::line::{Lines, Style};
-use crate::error::{Exit, Failure};
 
 /// Lines that wait for their reader.
 const WAITING: usize = 1024;
@@ -32,7 +34,7 @@ pub struct Log {
     lines: SyncSender<Entry>,
     lost: Arc<AtomicU64>,
     /// Changes which lines are written.
-    filtered: Arc<dyn Fn(EnvFilter) + Send + Sync>,
+    leveled: Arc<dyn Fn(Level) + Send + Sync>,
 }
 
 #[derive(Debug)]
@@ -42,12 +44,9 @@ enum Entry {
 }
 
 impl Log {
-    /// Begins to log what `filter` lets through.
-    ///
-    /// # Errors
-    /// [`Exit::Configuration`]: `filter` is not a level.
-    pub fn start(filter: &str) -> Result<Log, Failure> {
-        let filter = parse(filter)?;
+    /// Begins to log what is at least as grave as `level`.
+    #[must_use]
+    pub fn start(level: Level) -> Log {
         let (mut log, entries) = Log::new();
         let (style, held) = (Style::of_stderr(), Arc::<Held>::default());
         let rest = Rest {
@@ -58,28 +57,22 @@ impl Log {
         std::thread::spawn(move || write_all(&entries, &rest, &mut io::stderr()));
         let writer = log.clone();
         // A second start in one process keeps the first log; only tests do that.
-        let subscriber = tracing_subscriber::fmt()
+        let lines = fmt::layer()
             .log_internal_errors(false)
             .event_format(Lines { style, held })
-            .with_env_filter(filter)
-            .with_writer(move || writer.clone())
-            .with_filter_reloading();
-        let handle = subscriber.reload_handle();
-        log.filtered = Arc::new(move |filter| {
+            .with_writer(move || writer.clone());
+        let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
+        log.leveled = Arc::new(move |level| {
             // It fails only where no subscriber is left, and then nobody reads lines.
-            let _ = handle.reload(filter);
+            let _ = handle.reload(LevelFilter::from_level(level));
         });
-        let _ = subscriber.try_init();
-        Ok(log)
+        let _ = registry().with(lines).with(filter).try_init();
+        log
     }
 
     /// From here on these lines are written.
-    ///
-    /// # Errors
-    /// [`Exit::Configuration`]: `filter` is not a level. What was written before still is.
-    pub fn set_filter(&self, filter: &str) -> Result<(), Failure> {
-        (self.filtered)(parse(filter)?);
-        Ok(())
+    pub fn set_level(&self, level: Level) {
+        (self.leveled)(level);
     }
 
     fn new() -> (Log, Receiver<Entry>) {
@@ -88,7 +81,7 @@ impl Log {
         let log = Log {
             lines,
             lost,
-            filtered: Arc::new(|_| {}),
+            leveled: Arc::new(|_| {}),
         };
         (log, entries)
     }
@@ -100,14 +93,6 @@ impl Log {
             let _ = written.recv_timeout(LAST);
         }
     }
-}
-
-fn parse(filter: &str) -> Result<EnvFilter, Failure> {
-    EnvFilter::try_new(filter).map_err(|error| {
-        let attempt = format!("cannot use log = {filter:?}");
-        let next = "give error, warn, info, debug or trace";
-        Failure::new(Exit::Configuration, attempt, error, next)
-    })
 }
 
 /// One call is one line.
