@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::Outcome;
 use crate::server::Server;
-use crate::wire::{Latencies, Redis};
+use crate::wire::{Latencies, Redis, member};
 
 const HEALTHY: usize = 8;
 const TIME: Duration = Duration::from_secs(10);
@@ -41,6 +41,9 @@ pub async fn run(server: &Server, idle: usize) -> Outcome<()> {
     drop(crowd);
     gone(server, 200).await?;
 
+    waiting(server, idle).await?;
+    gone(server, 200).await?;
+
     let slow = idle / 2;
     let mut dripping = JoinSet::new();
     for _ in 0..slow {
@@ -67,7 +70,41 @@ pub async fn run(server: &Server, idle: usize) -> Outcome<()> {
     measure(server, "500 that ask for 50 MB each and never read", 4).await?;
     drop(deaf);
     gone(server, 200).await?;
-    measure(server, "nobody, again", 5).await
+    measure(server, "nobody, again", 6).await
+}
+
+/// Claims over HTTP that wait for one key, which its holder completes then.
+async fn waiting(server: &Server, count: usize) -> Outcome<()> {
+    let mut redis = Redis::connect(server.redis).await?;
+    let held = redis
+        .command(&["ONCE.CLAIM", "held", "LEASE", "3600000"])
+        .await?;
+    let token = member(&held, "token").ok_or("the key was not free")?;
+    let mut crowd = JoinSet::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(server.http).await?;
+        let asked = b"POST /v1/claims/default/held?wait=1m HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        stream.write_all(asked).await?;
+        crowd.spawn(async move {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.map(|_| answer)
+        });
+    }
+    measure(server, &format!("{count} claims that wait for one key"), 5).await?;
+    if crowd.try_join_next().is_some() {
+        return Err("a claim did not wait".into());
+    }
+    let begun = Instant::now();
+    redis
+        .command(&["ONCE.COMPLETE", "held", token, "RESULT", "paid"])
+        .await?;
+    while let Some(answer) = crowd.join_next().await {
+        if !answer??.contains("\r\nonced-outcome: done\r\n") {
+            return Err("a claim that waited was told something else than the end".into());
+        }
+    }
+    println!("  all of them told {:?} after the end", begun.elapsed());
+    Ok(())
 }
 
 /// A head whose end never comes: a byte now and then, and a new connection when it is cut.
