@@ -11,6 +11,7 @@ use super::clock::Clock;
 use super::cost::{Cost, cost, looks_into_value, shows_bodies, writes};
 use super::gather::{Durable, Gather};
 use super::late::Late;
+use super::open::StoreId;
 use super::program::Watches;
 use super::recent::{End, Frozen, Recent, end, record_size};
 use super::unchanged::Unchanged;
@@ -75,6 +76,8 @@ pub(super) struct Core {
     pub(super) next_lsn: Lsn,
     /// [`Token::MAX`] is never granted: it says that all others were.
     pub(super) next_token: Token,
+    /// Of the store behind it.
+    pub(super) store_id: StoreId,
 }
 
 /// Policies by namespace, over the built-in default.

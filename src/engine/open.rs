@@ -219,6 +219,7 @@ pub(super) fn recover(
         unchanged: Unchanged::default(),
         next_lsn,
         next_token: redone.next_token,
+        store_id: opened.store_id,
     };
     let trails = Trails::new(preparer.trail());
     let mut keeper = Keeper::new(store, preparer, reserve, pace);

@@ -22,6 +22,8 @@ pub struct Exported {
     pub next: Option<RecordKey>,
     /// No token above it was granted so far.
     pub granted: Token,
+    /// The id of the store that they are in.
+    pub store: String,
     /// When it was read.
     pub now: Now,
 }
@@ -50,9 +52,12 @@ impl Engine {
             records: Vec::new(),
             next: None,
             granted: Token::FIRST,
+            store: String::new(),
             now: Now::default(),
         };
         let mut bytes = 0_usize;
+        // The last one that was looked at: it may be gone before its bodies were read.
+        let mut last = None;
         'page: for namespace in names {
             let inside = after.filter(|after| after.namespace() == &*namespace);
             let list = List {
@@ -67,9 +72,10 @@ impl Engine {
             let more = found.next.is_some();
             for (key, outcome) in found.records {
                 if bytes >= ENOUGH {
-                    page.next = page.records.last().map(|(key, _)| key.clone());
+                    page.next = last;
                     break 'page;
                 }
+                last = Some(key.clone());
                 let Some(outcome) = self.with_bodies(&key, outcome).await? else {
                     continue;
                 };
@@ -77,13 +83,14 @@ impl Engine {
                 page.records.push((key, outcome));
             }
             if more || page.records.len() >= MAX_LIST {
-                page.next = page.records.last().map(|(key, _)| key.clone());
+                page.next = last;
                 break;
             }
         }
         let mut core = self.running()?;
         let granted = Token::new(core.next_token.get().saturating_sub(1));
         page.granted = granted.unwrap_or(Token::FIRST);
+        page.store = super::open::hex(&core.store_id);
         page.now = core.clock.now();
         Ok(page)
     }

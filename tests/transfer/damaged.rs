@@ -81,6 +81,26 @@ fn a_cut_export_is_gone_on_with_behind_its_last_whole_line() {
 }
 
 #[test]
+fn an_export_is_not_gone_on_with_from_another_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (server(&folder, "one"), server(&folder, "two"));
+    fill(&one);
+    fill(&two);
+    let path = exported(&one, &folder, "whole");
+    let whole = std::fs::read(&path).unwrap();
+    let lines = whole.split_inclusive(|byte| *byte == b'\n');
+    let cut: Vec<u8> = lines.take(4).flatten().copied().collect();
+    std::fs::write(&path, &cut).unwrap();
+    let refused = ran(verb("export", &two).arg("--continue").arg(&path));
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("another store"), "{refused:?}");
+    assert!(std::fs::read(&path).unwrap() == cut);
+    let done = ran(verb("export", &one).arg("--continue").arg(&path));
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(std::fs::read(&path).unwrap() == whole);
+}
+
+#[test]
 fn an_import_has_so_many_lines_and_bytes_and_no_more() {
     let (_folder, two, whole) = rig();
     let line = whole

@@ -109,6 +109,8 @@ struct Writing {
     file: Option<File>,
     namespace: Option<String>,
     cursor: Option<String>,
+    /// The id of the store whose records are in the file already.
+    store: Option<String>,
     /// The head is written.
     began: bool,
     records: u64,
@@ -124,6 +126,7 @@ impl Writing {
             file: None,
             namespace,
             cursor: None,
+            store: None,
             began: false,
             records: 0,
             granted: 1,
@@ -190,6 +193,7 @@ impl Writing {
         file.seek(SeekFrom::Start(found.bytes)).map_err(io_failed)?;
         Ok(Writing {
             cursor,
+            store: Some(found.head.store),
             began: true,
             records: found.records,
             sum: found.sum,
@@ -227,11 +231,22 @@ impl Writing {
         let (lines, last) = body.split_at(at.map_or(0, |at| at + 1));
         let last: Value = serde_json::from_slice(last).map_err(|_| broken())?;
         self.granted = last["granted"].as_u64().ok_or_else(broken)?;
+        let store = last["store"].as_str().ok_or_else(broken)?;
+        if self.store.as_deref().is_some_and(|begun| begun != store) {
+            return Err(Failure::new(
+                Exit::Failure,
+                "nothing was added to the export",
+                "it is of another store than this server's, or of before a restore",
+                "give the --url of the server it was begun with, or export into a new file",
+            ));
+        }
+        self.store = Some(store.to_owned());
         if !self.began {
             self.began = true;
             let head = Head {
                 onced_export: FORMAT,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
+                store: store.to_owned(),
                 at: last["at"].as_str().ok_or_else(broken)?.to_owned(),
                 namespace: self.namespace.clone(),
             };

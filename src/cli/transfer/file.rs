@@ -2,7 +2,7 @@
 //! what all bytes before it hash to. So a file that was cut or changed is known.
 //!
 //! ```text
-//! {"onced_export":1,"version":"0.1.0","at":"2026-01-02T03:04:05.678Z","namespace":null}
+//! {"onced_export":1,"version":"0.1.0","store":"0b5f...","at":"2026-01-02T03:04:05.678Z","namespace":null}
 //! {"namespace":"default","key":"evt_1", ...}
 //! {"end":{"records":1,"granted":42,"sha256":"..."}}
 //! ```
@@ -23,6 +23,8 @@ const MAX_LINE: u64 = 256 << 20;
 pub(super) struct Head {
     pub(super) onced_export: u64,
     pub(super) version: String,
+    /// The id of the store that the records are in.
+    pub(super) store: String,
     /// When it began.
     pub(super) at: String,
     /// Of one namespace only.

@@ -33,7 +33,7 @@ pub(super) fn after(params: &Params<'_>) -> Result<Option<RecordKey>, Refusal> {
     })
 }
 
-/// The lines of a page; the last one says where the next page begins and which tokens may have been granted.
+/// The lines of a page; the last one says where the next page begins, which tokens may have been granted, and by which store.
 pub(super) fn lines(page: &Exported) -> Result<Vec<u8>, Refusal> {
     let mut out = Vec::new();
     for (key, outcome) in &page.records {
@@ -53,6 +53,7 @@ pub(super) fn lines(page: &Exported) -> Result<Vec<u8>, Refusal> {
         None => object.null("next"),
     }
     object.number("granted", page.granted.get());
+    object.text("store", &page.store);
     object.text("at", &page.now.time.to_string());
     object.end();
     out.push(b'\n');
