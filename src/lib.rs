@@ -24,7 +24,7 @@
 //! * [`engine`] gives the one order of decisions, and lets an answer go once what it rests on is durable.
 //! * [`resp`] and [`http`] translate between bytes and the model's vocabulary, nothing else.
 //! * [`server`] listens; [`cli`] is the command line; [`config`] and [`error`] are theirs.
-//! * [`manual`] is text alone, which `http` and `cli` show.
+//! * [`manual`] is text alone, which `http` and `cli` show; `sync` is what journal and store share about disks.
 //!
 //! Imports point that way only, never back: model <- journal, store <- engine <- resp, http <- server <- cli.
 //! The tests hold that.
@@ -42,3 +42,4 @@ pub mod model;
 pub mod resp;
 pub mod server;
 pub mod store;
+mod sync;

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::sync;
+
 /// Room in a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -56,6 +58,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// What the system answers.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Confirms the syncs of data before it, where blocks may have been new.
+    ///
+    /// # Errors
+    /// The file system has given up, and what was synced may be lost.
+    fn confirm(&self) -> io::Result<()>;
 
     /// Makes the names durable: everything created, renamed and removed before.
     ///
@@ -193,6 +201,10 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self) -> io::Result<()> {
         self.dir.sync_all()
+    }
+
+    fn confirm(&self) -> io::Result<()> {
+        sync::confirm(&self.dir)
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -343,6 +343,10 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn confirm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn space(&self) -> io::Result<Space> {
         let state = self.0.lock();
         Ok(Space {

@@ -3,54 +3,18 @@
 use parking_lot::{Mutex, RwLock};
 use redb::{BackendError, StorageBackend, backends::FileBackend};
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::error::is_full;
+use crate::sync;
 
 /// Opens the storage of a database; called again whenever it has to be opened anew, once the backend it
 /// made before is closed.
 pub type Source = Arc<dyn Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync>;
-
-/// The storage of an existing file. Also where nothing is written, its lock needs the right to.
-pub(super) fn file(path: &Path) -> Source {
-    let path = path.to_owned();
-    Arc::new(move || {
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        let backend = FileBackend::new(file).map_err(io::Error::other)?;
-        Ok(Box::new(backend) as Box<dyn StorageBackend>)
-    })
-}
-
-/// The first failure of a backend. redb answers every call after it with the fact alone.
-#[derive(Debug, Default)]
-pub(super) struct Failure(Mutex<Option<io::Error>>);
-
-impl Failure {
-    fn note(&self, error: &io::Error) {
-        self.0.lock().get_or_insert_with(|| copy(error));
-    }
-
-    /// What failed first.
-    pub(super) fn first(&self) -> Option<io::Error> {
-        self.0.lock().as_ref().map(copy)
-    }
-
-    /// Whether that was a lack of space.
-    pub(super) fn is_full(&self) -> bool {
-        self.0.lock().as_ref().is_some_and(is_full)
-    }
-}
-
-fn copy(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::new(error.kind(), error.to_string()),
-    }
-}
 
 type Locked<T> = Result<T, BackendError>;
 
@@ -81,6 +45,84 @@ macro_rules! lock_below {
             self.inner.query_lock_range(start, end)
         }
     };
+}
+
+/// The storage of an existing file. Also where nothing is written, its lock needs the right to.
+pub(super) fn file(path: &Path) -> Source {
+    let path = path.to_owned();
+    Arc::new(move || {
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = File::open(folder)?;
+        let inner = FileBackend::new(file).map_err(io::Error::other)?;
+        Ok(Box::new(OnDisk { inner, folder }) as Box<dyn StorageBackend>)
+    })
+}
+
+/// A file whose syncs are confirmed: redb writes to new blocks, and goes on from what it has synced.
+#[derive(Debug)]
+struct OnDisk {
+    inner: FileBackend,
+    folder: File,
+}
+
+impl StorageBackend for OnDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.inner.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()?;
+        sync::confirm(&self.folder)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.inner.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.inner.close()
+    }
+
+    lock_below!();
+}
+
+/// The first failure of a backend. redb answers every call after it with the fact alone.
+#[derive(Debug, Default)]
+pub(super) struct Failure(Mutex<Option<io::Error>>);
+
+impl Failure {
+    fn note(&self, error: &io::Error) {
+        self.0.lock().get_or_insert_with(|| copy(error));
+    }
+
+    /// What failed first.
+    pub(super) fn first(&self) -> Option<io::Error> {
+        self.0.lock().as_ref().map(copy)
+    }
+
+    /// Whether that was a lack of space.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(is_full)
+    }
+}
+
+fn copy(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
 }
 
 /// A backend that remembers its first failure.

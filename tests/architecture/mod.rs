@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each layer may import; `std` and crates are another matter.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("model", &["model"]),
-    ("journal", &["journal", "model"]),
-    ("store", &["store", "model"]),
+    ("sync", &["sync"]),
+    ("journal", &["journal", "sync", "model"]),
+    ("store", &["store", "sync", "model"]),
     ("engine", &["engine", "journal", "store", "model"]),
     ("resp", &["resp", "engine", "model"]),
     ("manual", &["manual"]),

@@ -430,6 +430,10 @@ impl Disk for Folder {
         })
     }
 
+    fn confirm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.with(|state| {
             Ok(Space {
