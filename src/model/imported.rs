@@ -11,9 +11,9 @@ use super::policy::MAX_ATTEMPTS;
 use super::record::{Fingerprint, HISTORY, Kind, Record, State, Token};
 use super::time::{BootTime, Now, Timestamp};
 
-/// The highest token that a record may come with: half of all there are, so that nothing that is imported uses
+/// The highest token that a record may come with: below half of all there are, so that nothing that is imported uses
 /// them up.
-pub const MAX_IMPORTED: Token = match Token::new(1 << 52) {
+pub const MAX_IMPORTED: Token = match Token::new((1 << 52) - 1) {
     Some(token) => token,
     None => Token::MAX,
 };

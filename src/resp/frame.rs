@@ -30,6 +30,25 @@ impl Request {
     pub fn size(&self) -> usize {
         self.args.iter().map(Bytes::len).sum()
     }
+
+    /// Bytes of memory that it takes: a short argument takes more than it has.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        memory(&self.args)
+    }
+}
+
+/// Bytes of memory that arguments take.
+pub(super) fn memory(args: &[Bytes]) -> usize {
+    let bytes = args.iter().map(Bytes::len).sum::<usize>();
+    bytes.saturating_add(each(args.len()))
+}
+
+/// Bytes of memory that so many arguments take beside their own: what points to each, and its head, which stays
+/// where it was read.
+const fn each(arguments: usize) -> usize {
+    const HEAD: usize = 8;
+    arguments.saturating_mul(size_of::<Bytes>() + HEAD)
 }
 
 /// Why a connection cannot go on.
@@ -111,11 +130,13 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Bytes of the request that is arriving, as far as they were taken out of the input.
+    /// Bytes of memory that the request takes that is arriving, as far as it was taken out of the input.
     #[must_use]
     pub fn pending(&self) -> usize {
         // The argument that is arriving was announced, but its bytes are still in the input, or not even there.
-        self.size.saturating_sub(self.bulk.unwrap_or(0))
+        let size = self.size.saturating_sub(self.bulk.unwrap_or(0));
+        // There is room for more arguments than there are, up to twice as many.
+        size.saturating_add(each(self.args.capacity()))
     }
 
     /// The next request, if all of it is there; what was read is taken out of `input`.
@@ -395,7 +416,24 @@ mod tests {
         let mut parser = Parser::default();
         let mut input = BytesMut::from(&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108860\r\nab"[..]);
         assert_eq!(parser.parse(&mut input, &Limits::default()), Ok(None));
-        assert_eq!((parser.pending(), &input[..]), (4, &b"ab"[..]));
+        let pending = 4 + each(parser.args.capacity());
+        assert_eq!((parser.pending(), &input[..]), (pending, &b"ab"[..]));
+    }
+
+    #[test]
+    fn arguments_without_bytes_count_for_what_holds_them() {
+        let mut parser = Parser::default();
+        let mut input = BytesMut::from(&b"*100001\r\n"[..]);
+        input.extend_from_slice(&b"$0\r\n\r\n".repeat(100_000));
+        let limits = Limits::default();
+        assert_eq!(parser.parse(&mut input, &limits), Ok(None));
+        let holds = parser.args.capacity() * size_of::<Bytes>();
+        assert!((holds..2 * holds).contains(&parser.pending()), "{holds}");
+        input.extend_from_slice(b"$0\r\n\r\n");
+        let request = parser.parse(&mut input, &limits).unwrap().unwrap();
+        let least = 100_001 * size_of::<Bytes>();
+        assert!((least..2 * least).contains(&request.memory()));
+        assert_eq!((request.size(), parser.pending()), (0, 0));
     }
 
     #[test]

@@ -277,7 +277,13 @@ impl Item {
     fn question(&self) -> Option<Question> {
         match self {
             Item::Ask(Question::Size(namespace)) => Some(Question::Size(namespace)),
-            Item::Ask(Question::Info(sections)) => Some(Question::Info(sections.clone())),
+            Item::Ask(Question::Info {
+                sections,
+                databases,
+            }) => Some(Question::Info {
+                sections: sections.clone(),
+                databases: databases.clone(),
+            }),
             Item::Ask(Question::Flush(namespaces)) => Some(Question::Flush(namespaces.clone())),
             Item::Ask(Question::Scan(scan)) => Some(Question::Scan(scan.clone())),
             _ => None,

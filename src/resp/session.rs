@@ -216,7 +216,7 @@ impl Session {
     /// one that waits for the replies before it to be sent.
     #[must_use]
     pub fn pending(&self) -> usize {
-        let held = self.held.as_ref().map_or(0, Request::size);
+        let held = self.held.as_ref().map_or(0, Request::memory);
         let queued = self.connection.transaction.size();
         self.parser
             .pending()
@@ -334,7 +334,7 @@ impl Session {
                     }
                 },
             };
-            batch.size = batch.size.saturating_add(request.size().max(1));
+            batch.size = batch.size.saturating_add(request.memory());
             if !self.take(request, &mut batch) {
                 break;
             }

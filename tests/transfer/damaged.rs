@@ -131,6 +131,44 @@ fn an_import_has_so_many_lines_and_bytes_and_no_more() {
 }
 
 #[test]
+fn numbers_of_lines_and_tokens_at_their_ends_are_refused_or_taken_but_nothing_breaks() {
+    let (_folder, two, whole) = rig();
+    let once = whole
+        .lines()
+        .find(|line| line.contains("\"once\""))
+        .unwrap();
+    let last = u64::MAX;
+    let import = |query: String, body: &str| {
+        let answer = two
+            .http()
+            .post(&format!("/v1/import?{query}"), body.as_bytes());
+        (
+            answer.status,
+            answer.json()["detail"].as_str().map(str::to_owned),
+        )
+    };
+    for first in [last, last - 1, last - 2] {
+        let (status, detail) = import(format!("granted=1&first={first}"), "x\nx\nx\nx");
+        assert_eq!(status, 400, "{detail:?}");
+        assert!(detail.unwrap().contains(&format!("line {first}: ")));
+    }
+    let above = 1_u64 << 52;
+    let (status, detail) = import(format!("granted={above}"), once);
+    assert_eq!(status, 400, "{detail:?}");
+    let mut record: Value = serde_json::from_str(once).unwrap();
+    record["token"] = above.into();
+    let (status, detail) = import("granted=1".to_owned(), &record.to_string());
+    assert_eq!(status, 400, "{detail:?}");
+    assert!(is_empty(&two));
+    let body = [once; 3].join("\n");
+    let (status, detail) = import(format!("granted={}&first={last}", above - 1), &body);
+    assert_eq!((status, detail), (200, None));
+    // Tokens go on above it.
+    let claim = two.http().post("/v1/claims/ns/next", b"");
+    assert_eq!(claim.json()["token"], above);
+}
+
+#[test]
 fn part_of_a_file_comes_over_where_that_is_asked_for() {
     let (folder, two, whole) = rig();
     let path = folder.path().join("part");

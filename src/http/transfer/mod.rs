@@ -159,7 +159,8 @@ fn read(
 ) -> Result<Vec<Read>, Refusal> {
     let mut read = Vec::new();
     let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    for (number, line) in (first..).zip(lines.split(|byte| *byte == b'\n')) {
+    for (at, line) in (0..).zip(lines.split(|byte| *byte == b'\n')) {
+        let number = first.saturating_add(at);
         let bad = |why: String| Refusal::bad_input(format!("line {number}: {why}"));
         if read.len() == MAX_LINES {
             let why = format!("more than {MAX_LINES} lines; send them in parts");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::transactions::Transaction;
 use super::{Call, Channel, Next, Refusal};
 use crate::engine::program::Watch;
-use crate::model::access::{Access, Credential};
+use crate::model::access::{Access, Credential, Right};
 use crate::model::key::DEFAULT_NAMESPACE;
 use crate::resp::frame::integer;
 use crate::resp::reply::Protocol;
@@ -105,6 +105,15 @@ impl Connection {
     /// Whether it has given a secret, or none is asked for.
     pub(in crate::resp) fn is_known(&self) -> bool {
         self.credential.is_some() || !self.access.is_required()
+    }
+
+    /// Whether it may see how many keys a database has.
+    pub(super) fn counts(&self, database: usize) -> bool {
+        let Some(credential) = &self.credential else {
+            return true;
+        };
+        let reached = namespace(database).is_some_and(|name| credential.reaches(name));
+        reached && credential.rights.allow(Right::Read)
     }
 
     /// The credentials that are in force. Who it was, it is as far as that credential is still among them, with

@@ -67,7 +67,7 @@ pub(super) fn check_question(connection: &Connection, question: &Question) -> Re
             };
             plan.items.iter().all(allowed)
         }
-        Question::Time | Question::Info(_) => true,
+        Question::Time | Question::Info { .. } => true,
     };
     match reaches {
         true => Ok(()),

@@ -23,8 +23,11 @@ pub(in crate::resp) enum Question {
     Size(&'static str),
     /// `TIME`.
     Time,
-    /// `INFO`, and which sections.
-    Info(Vec<&'static str>),
+    /// `INFO`: which sections, and the databases whose keys may be counted.
+    Info {
+        sections: Vec<&'static str>,
+        databases: Vec<usize>,
+    },
     /// `SCAN`.
     Scan(Scan),
     /// `FLUSHDB` and `FLUSHALL`, of these namespaces.
@@ -76,8 +79,11 @@ impl Question {
             Question::Time => {
                 self.answer_at(engine.now(), reply);
             }
-            Question::Info(sections) => {
-                let text = info_text(&sections, face, engine).await;
+            Question::Info {
+                sections,
+                databases,
+            } => {
+                let text = info_text(&sections, &databases, face, engine).await;
                 reply.verbatim(text.as_bytes());
             }
             Question::Scan(scan) => scan::answer(scan, face, engine, reply).await,
@@ -114,10 +120,21 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Next, Refusal> {
         all || asked.iter().any(same)
     };
     let sections = SECTIONS.into_iter().filter(wanted).collect();
-    Ok(Next::Ask(Question::Info(sections)))
+    // Counts are read: whoever may not is shown none, here as by `DBSIZE`.
+    let databases = (0..DATABASES).filter(|database| call.connection.counts(*database));
+    let databases = databases.collect();
+    Ok(Next::Ask(Question::Info {
+        sections,
+        databases,
+    }))
 }
 
-async fn info_text(sections: &[&'static str], face: &Face, engine: &Engine) -> String {
+async fn info_text(
+    sections: &[&'static str],
+    databases: &[usize],
+    face: &Face,
+    engine: &Engine,
+) -> String {
     let mut texts = Vec::new();
     for section in sections {
         texts.push(match *section {
@@ -132,17 +149,17 @@ async fn info_text(sections: &[&'static str], face: &Face, engine: &Engine) -> S
             "persistence" => "# Persistence\r\nloading:0\r\n".to_owned(),
             "replication" => "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".to_owned(),
             "cluster" => "# Cluster\r\ncluster_enabled:0\r\n".to_owned(),
-            _ => keyspace(engine).await,
+            _ => keyspace(databases, engine).await,
         });
     }
     texts.join("\r\n")
 }
 
 /// Databases with records in them. How many of them will expire is not known without reading them all.
-async fn keyspace(engine: &Engine) -> String {
+async fn keyspace(databases: &[usize], engine: &Engine) -> String {
     let mut text = "# Keyspace\r\n".to_owned();
-    for database in 0..DATABASES {
-        let Some(namespace) = super::connection::namespace(database) else {
+    for database in databases {
+        let Some(namespace) = super::connection::namespace(*database) else {
             continue;
         };
         if let Ok(count @ 1..) = engine.count(namespace).await {

@@ -8,11 +8,12 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Call, Description, Next, Question, Refusal};
 use crate::model::key::RecordKey;
+use crate::resp::frame::memory;
 use crate::resp::program::{Item, Plan};
 
 /// Commands in one transaction.
 const MAX_QUEUED: usize = 10_000;
-/// Bytes of all arguments in one transaction.
+/// Bytes of memory that all arguments in one transaction take.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 /// Keys that one connection watches.
 const MAX_WATCHED: usize = 1000;
@@ -88,8 +89,7 @@ pub(super) fn queue(
             "ERR Command not allowed inside a transaction",
         )));
     }
-    let bytes: usize = call.args.iter().map(Bytes::len).sum();
-    queue.bytes = queue.bytes.saturating_add(bytes);
+    queue.bytes = queue.bytes.saturating_add(memory(call.args));
     if queue.commands.len() >= MAX_QUEUED {
         return Some(Err(Refusal::new(
             "ERR a transaction has at most 10000 commands",

@@ -32,6 +32,7 @@ fn desk() -> Desk {
                 Some(&["default", "db1"]),
             ),
             credential("reader", "r3ad", &[Right::Read], None),
+            credential("operator", "0per", &[Right::Operate], None),
         ]),
         allow_flush: true,
         ..Options::default()
@@ -92,6 +93,27 @@ fn a_transaction_of_somebody_unknown_runs_nothing() {
     assert!(
         answer.ends_with("EXECABORT Transaction discarded because of previous errors. $4 mine")
     );
+}
+
+#[test]
+fn counts_of_keys_are_shown_to_those_who_may_read_them() {
+    let mut desk = desk();
+    desk.say("AUTH r00t\nSET a 1\nSELECT 1\nSET a 1\nSELECT 2\nSET a 1");
+    for (secret, databases) in [
+        ("r00t", &[0, 1, 2][..]),
+        ("w0rk", &[0, 1]),
+        ("r3ad", &[0, 1, 2]),
+        ("0per", &[]),
+    ] {
+        for info in ["INFO", "INFO keyspace"] {
+            let answer = desk.say(&format!("AUTH {secret}\n{info}"));
+            let (_, counts) = answer.split_once("# Keyspace").unwrap();
+            for database in 0..3 {
+                let there = counts.contains(&format!("db{database}:keys=1,"));
+                assert_eq!(there, databases.contains(&database), "{secret}: {answer}");
+            }
+        }
+    }
 }
 
 #[test]
