@@ -114,6 +114,9 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
+/// From so many arguments on there is room for a sixteenth more, not for as many again.
+const MANY: usize = 1024;
+
 /// Takes requests out of the buffer of one connection.
 #[derive(Debug, Default)]
 pub struct Parser {
@@ -135,8 +138,15 @@ impl Parser {
     pub fn pending(&self) -> usize {
         // The argument that is arriving was announced, but its bytes are still in the input, or not even there.
         let size = self.size.saturating_sub(self.bulk.unwrap_or(0));
-        // There is room for more arguments than there are, up to twice as many.
+        // There is room for more arguments than there are.
         size.saturating_add(each(self.args.capacity()))
+    }
+
+    /// Whether the request that is arriving has so many arguments that memory goes into them much faster than bytes
+    /// come in.
+    #[must_use]
+    pub fn has_many(&self) -> bool {
+        self.args.len() >= MANY
     }
 
     /// The next request, if all of it is there; what was read is taken out of `input`.
@@ -214,6 +224,9 @@ impl Parser {
         }
         let argument = input.split_to(len).freeze();
         input.advance(2);
+        if self.has_many() && self.args.len() == self.args.capacity() {
+            self.args.reserve_exact(self.args.len() / 16);
+        }
         self.args.push(argument);
         self.bulk = None;
         self.missing = self.missing.saturating_sub(1);

@@ -224,6 +224,12 @@ impl Session {
             .saturating_add(queued)
     }
 
+    /// Whether memory goes into the request that is arriving much faster than bytes come in.
+    #[must_use]
+    pub fn is_growing(&self) -> bool {
+        self.parser.has_many()
+    }
+
     /// Answers the requests in `input`, in order, at the end of `output`.
     ///
     /// To be dropped where it waits only when the connection ends.

@@ -47,6 +47,7 @@ pub async fn redis(stream: TcpStream, face: Redis, share: Share, seat: Seat, sto
         share,
         input: BytesMut::new(),
         read: READ.0,
+        growing: false,
         slow: None,
         patience: face.patience,
         met: Arc::clone(&face.met),
@@ -65,6 +66,8 @@ struct Connection {
     input: BytesMut,
     /// How much to read next.
     read: usize,
+    /// Little is read at once: what is read takes several times its bytes.
+    growing: bool,
     /// Runs while a part of a request is here.
     slow: Option<Pin<Box<Sleep>>>,
     patience: Duration,
@@ -132,6 +135,7 @@ impl Connection {
             let flow = flow.await;
             let held = session.pending().saturating_add(self.input.len());
             self.share.hold(held.saturating_add(output.len()));
+            self.growing = session.is_growing();
             let got_on = held == 0 || !output.is_empty();
             if got_on {
                 self.slow = None;
@@ -222,7 +226,8 @@ impl Connection {
 
     /// Reads what is there; `None` where nothing is.
     fn try_read(&mut self) -> io::Result<Option<usize>> {
-        let most = match self.share.is_short() && !self.share.holds_any() {
+        let short = self.share.is_short() && !self.share.holds_any();
+        let most = match short || self.growing {
             true => READ.0,
             false => self.read,
         };

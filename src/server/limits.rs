@@ -174,16 +174,33 @@ impl Share {
         self.unpaid > 0 || paid.is_some_and(|paid| paid.num_permits() > 0)
     }
 
-    /// Waits until this connection may read.
+    /// Waits until this connection may read: until all that it has read is paid for and something is left, or it has
+    /// the pass.
     pub async fn room(&mut self) {
-        if self.pass.is_some() || !self.is_short() {
-            return;
+        loop {
+            self.settle();
+            if self.pass.is_some() || (self.unpaid == 0 && !self.is_short()) {
+                return;
+            }
+            let Budget { bytes, pass } = self.budget.clone();
+            tokio::select! {
+                // Kept: given back, one byte would go from hand to hand, and let all of them read.
+                byte = bytes.acquire_owned() => {
+                    self.pay(byte.ok());
+                    self.unpaid = self.unpaid.saturating_sub(1);
+                }
+                pass = pass.acquire_owned() => self.pass = pass.ok(),
+            }
+            if self.unpaid == 0 {
+                return;
+            }
         }
-        let Budget { bytes, pass } = self.budget.clone();
-        tokio::select! {
-            // Taken and given back: what counts is that there is something.
-            _ = bytes.acquire_owned() => {}
-            pass = pass.acquire_owned() => self.pass = pass.ok(),
+    }
+
+    fn pay(&mut self, more: Option<OwnedSemaphorePermit>) {
+        match (&mut self.paid, more) {
+            (Some(paid), Some(more)) => paid.merge(more),
+            (paid, more) => *paid = paid.take().or(more),
         }
     }
 
@@ -194,10 +211,7 @@ impl Share {
         let take = u32::try_from(there).unwrap_or(u32::MAX);
         let more = self.budget.bytes().try_acquire_many_owned(take).ok();
         let taken = more.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        match (&mut self.paid, more) {
-            (Some(paid), Some(more)) => paid.merge(more),
-            (paid, more) => *paid = paid.take().or(more),
-        }
+        self.pay(more);
         self.unpaid = self.unpaid.saturating_add(bytes.saturating_sub(taken));
     }
 
@@ -272,6 +286,31 @@ mod tests {
             assert!(poll(waits.as_mut()).is_ready());
         }
         assert!(!c.holds_others_up());
+    }
+
+    #[test]
+    fn one_free_byte_lets_one_of_all_who_wait_read_and_debts_come_first() {
+        let budget = Budget::new(10);
+        let [mut all, mut passes, mut b, mut c] = [(); 4].map(|()| budget.share());
+        all.add(10);
+        assert!(poll(pin!(passes.room())).is_ready());
+        // Read a little while nothing was left.
+        b.add(3);
+        let free = || budget.bytes.available_permits();
+        {
+            let (mut b, mut c) = (pin!(b.room()), pin!(c.room()));
+            assert!(poll(b.as_mut()).is_pending());
+            assert!(poll(c.as_mut()).is_pending());
+            all.hold(8);
+            assert!(poll(c.as_mut()).is_ready());
+            assert!(poll(b.as_mut()).is_pending());
+            all.hold(7);
+            assert!(poll(b.as_mut()).is_pending());
+            all.hold(5);
+            assert!(poll(b.as_mut()).is_ready());
+        }
+        assert_eq!((b.unpaid, free()), (0, 1));
+        assert!(!c.holds_others_up() && !b.holds_others_up());
     }
 
     #[test]
