@@ -78,6 +78,14 @@ fn a_cut_export_is_gone_on_with_behind_its_last_whole_line() {
     let again = ran(verb("export", &one).arg("--continue").arg(&path));
     assert_eq!(again.code, 1, "{again:?}");
     assert!(again.stderr.contains("whole already"), "{again:?}");
+    // Cut before anything was written.
+    std::fs::write(&path, b"").unwrap();
+    let done = ran(verb("export", &one).arg("--continue").arg(&path));
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(
+        super::lines(&path).len(),
+        whole.split(|b| *b == b'\n').count() - 1
+    );
 }
 
 #[test]

@@ -178,6 +178,10 @@ impl Writing {
                 "export into a new file",
             )
         };
+        if file.metadata().map_err(io_failed)?.len() == 0 {
+            // It was cut before its first line.
+            return Writing::of(path, file, None);
+        }
         let found = file::look(&file, |_| {}).map_err(bad)?;
         if found.end.is_some() {
             return Err(bad("it is whole already".to_owned()));
