@@ -10,7 +10,7 @@ use super::reserve::Reserve;
 use super::{EngineError, Inner};
 use crate::journal::prepare::Preparer;
 use crate::model::record::Lsn;
-use crate::store::{Store, StoreError};
+use crate::store::{CodecError, Store, StoreError};
 
 /// Ticks after which recent records go to the store even if they are few.
 const CHECKPOINT_TICKS: u32 = 5;
@@ -31,8 +31,8 @@ pub(super) struct Keeper {
     store: Store,
     preparer: Preparer,
     reserve: Reserve,
-    /// How many records the store had when the disk got full; `None` while it is not.
-    records_when_full: Option<u64>,
+    /// The disk is full; and when it was last looked whether there is room in the store's own file.
+    full: Option<Looked>,
     task: Task,
     /// Measured, not counted by waits that time out: a busy store never waits that long.
     pace: Pace,
@@ -43,6 +43,9 @@ pub(super) struct Keeper {
     /// The frames there had been by then.
     frames: u64,
 }
+
+/// When the store was measured on a full disk; `None`: not yet.
+type Looked = Option<Stopwatch>;
 
 /// What the next step does.
 enum Task {
@@ -79,7 +82,7 @@ impl Keeper {
             store,
             preparer,
             reserve,
-            records_when_full: None,
+            full: None,
             task: Task::Begin,
             since_checkpoint: pace.start(),
             since_sweep: pace.start(),
@@ -90,9 +93,9 @@ impl Keeper {
         }
     }
 
-    /// What the store has now does not fit: only fewer would.
+    /// The disk is full already at the start.
     pub(super) fn begin_full(&mut self) {
-        self.records_when_full = Some(self.store.records());
+        self.full = Some(None);
     }
 
     /// From here on nothing past its retention is dropped: no answer depends on that.
@@ -190,14 +193,12 @@ impl Keeper {
         Ok(Next::Idle)
     }
 
-    /// Takes the reserve again where there is space: that ends the state of a full disk. So does a store that
-    /// has an eighth fewer records than when it began, because what they took is free inside of it.
+    /// Takes the reserve again where there is space: that ends the state of a full disk. So does room for two of them
+    /// inside the store, whose file does not shrink: what was dropped or expired left it there.
     fn refill(&mut self, inner: &Inner) -> Result<(), EngineError> {
-        let Some(then) = self.records_when_full else {
-            return Ok(());
-        };
-        if self.reserve.refill()? || self.store.records() < then - then / 8 {
-            self.records_when_full = None;
+        let refilled = self.reserve.refill()?;
+        if self.full.is_some() && (refilled || self.has_room_inside(inner)?) {
+            self.full = None;
             let mut core = inner.core.lock();
             (core.full, core.exhausted) = (false, false);
             drop(core);
@@ -206,10 +207,30 @@ impl Keeper {
         Ok(())
     }
 
+    fn has_room_inside(&mut self, inner: &Inner) -> Result<bool, EngineError> {
+        // The more there is to read the longer is waited: a tick for every hundred thousand records, a minute at most.
+        let ticks = (self.store.records() / 100_000).clamp(1, 60);
+        let every = inner.limits.tick.saturating_mul(ticks as u32);
+        let early = |looked: &Looked| looked.as_ref().is_some_and(|at| at.elapsed() < every);
+        // Whatever waits for the store needs it first.
+        if self.full.as_ref().is_none_or(early) || inner.core.lock().recent.has_frozen() {
+            return Ok(false);
+        }
+        self.full = Some(Some(self.pace.start()));
+        match self.store.free_inside() {
+            Ok(bytes) => Ok(bytes >= self.reserve.size().saturating_mul(2)),
+            Err(StoreError::Full { .. }) => {
+                self.make_space(inner)?;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The disk is full from here on. Whether giving up the reserve made room.
     fn fall_back(&mut self, inner: &Inner) -> Result<bool, EngineError> {
-        if self.records_when_full.is_none() {
-            self.records_when_full = Some(self.store.records());
+        if self.full.is_none() {
+            self.full = Some(Some(self.pace.start()));
             warn_full();
         }
         let freed = self.reserve.free()?;
@@ -263,7 +284,7 @@ impl Keeper {
 
     /// Copies a map to the store. On a full disk nothing is lost, and it is tried again.
     fn checkpoint(&mut self, inner: &Inner, frozen: Frozen) -> Result<Next, EngineError> {
-        let core = inner.core.lock();
+        let mut core = inner.core.lock();
         if core.phase == Phase::Failed {
             return Ok(Next::Over);
         }
@@ -273,11 +294,20 @@ impl Keeper {
             self.task = Task::Store(frozen);
             return Ok(Next::Journal(lsn));
         }
+        let mut past = None;
+        if core.full {
+            let now = core.clock.now().time;
+            past = Some(unreadable(
+                core.recent.may_forget(&frozen, now),
+                frozen.lsn,
+            )?);
+        }
         let mark = super::open::mark_bytes(core.clock.position());
         drop(core);
         let timer = Timer::start();
         loop {
-            match self.store.checkpoint(frozen.checkpoint(mark.clone())) {
+            let checkpoint = frozen.checkpoint(mark.clone());
+            match self.store.checkpoint_without(checkpoint, past) {
                 Ok(_) => break,
                 Err(StoreError::Full { .. }) => {
                     if !self.make_space(inner)? {
@@ -360,16 +390,8 @@ impl Keeper {
             // A full disk keeps records in memory, and room may come from what is past its retention. Without
             // bodies in the store these records need nothing of it.
             let stored = self.store.checkpoint_lsn();
-            let needs_none = || -> Result<bool, EngineError> {
-                let needs = core.recent.needs_stored_bodies(stored);
-                needs
-                    .map(|needs| !needs)
-                    .map_err(|error| EngineError::Entry {
-                        lsn: stored.0,
-                        reason: error.to_string(),
-                    })
-            };
-            let free = core.recent.is_empty() || (core.exhausted && needs_none()?);
+            let needs = || unreadable(core.recent.needs_stored_bodies(stored), stored);
+            let free = core.recent.is_empty() || (core.exhausted && !needs()?);
             let at = if free { now } else { core.frozen_at };
             (at, now, mark)
         };
@@ -390,6 +412,14 @@ impl Keeper {
         self.preparer.prune(now)?;
         Ok(())
     }
+}
+
+/// Memory does not hold what was put there.
+fn unreadable<T>(found: Result<T, CodecError>, lsn: Lsn) -> Result<T, EngineError> {
+    found.map_err(|error| EngineError::Entry {
+        lsn: lsn.0,
+        reason: error.to_string(),
+    })
 }
 
 /// Keeps the memory of a map for the next one, if there is much to do. Clearing and freeing megabytes takes

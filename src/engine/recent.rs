@@ -236,6 +236,26 @@ impl Recent {
         Ok(false)
     }
 
+    /// Up to when what the frozen map has may be given up as past its retention. A record that was not when it was
+    /// frozen may have become a later one meanwhile, with the same bodies: then no further than that.
+    pub(super) fn may_forget(
+        &self,
+        frozen: &Frozen,
+        now: Timestamp,
+    ) -> Result<Timestamp, CodecError> {
+        for row in self.active.rows() {
+            if row.has_bodies_of(frozen.lsn)? {
+                return Ok(frozen.at);
+            }
+        }
+        Ok(now)
+    }
+
+    /// Whether a map waits for the store.
+    pub(super) fn has_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
     /// What both maps have, the newer alone where a key is in both.
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let frozen = self.frozen.iter().flat_map(|frozen| frozen.rows.rows());

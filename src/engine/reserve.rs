@@ -58,6 +58,11 @@ impl Reserve {
         self.held || self.size == 0
     }
 
+    /// How many bytes it has where it is held.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Gives the space up. `false` if there was nothing left to give.
     pub(super) fn free(&mut self) -> Result<bool, EngineError> {
         self.held = false;

@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use super::bodies::{OldBodies, write_bodies};
 use super::codec::{
-    BodyRef, StoreState, TableCounts, encode_counts, encode_policy, encode_state, view_record,
+    BodyRef, Lies, StoreState, TableCounts, encode_counts, encode_policy, encode_state, view_record,
 };
 use super::error::StoreError;
 use super::filter::Filter;
 use super::filters::Filters;
-use super::layout::{Chooser, META, Place};
+use super::layout::{Chooser, META, Place, is_over};
 use super::memtable::{Memtable, Row, Sorted};
 use super::open::{STATE_KEY, Store, counts_key, policy_key, unwritable};
 use super::shared::{Fault, Live, bytewise, damage};
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Token};
+use crate::model::time::Timestamp;
 
 const OPERATION: &str = "checkpoint";
 
@@ -88,6 +89,20 @@ impl Store {
     /// [`StoreError::Full`]: nothing was committed; [`Store::reopen`], then try again with the same
     /// changes. [`StoreError::Invalid`]: nothing was committed. Anything else is final.
     pub fn checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Committed, StoreError> {
+        self.checkpoint_without(checkpoint, None)
+    }
+
+    /// The same, and what is past its retention by then, and a minute over, goes as if it were removed: where there is no
+    /// space, what nobody will see needs none. The mark has to say that it was as late, and no record that comes
+    /// later may refer to bodies of these.
+    ///
+    /// # Errors
+    /// As [`Store::checkpoint`].
+    pub fn checkpoint_without(
+        &mut self,
+        checkpoint: Checkpoint,
+        past: Option<Timestamp>,
+    ) -> Result<Committed, StoreError> {
         self.validate(&checkpoint)?;
         let Checkpoint {
             lsn,
@@ -103,7 +118,8 @@ impl Store {
             next_token,
             mark,
         };
-        let plan = self.plan(&changes)?;
+        let plan = self.plan(&changes, past)?;
+        let records = plan.targets.iter().flatten().count() as u64;
         let written = self
             .write(&plan, state, &policies)
             .map_err(|fault| self.shared.failed(OPERATION, fault))?;
@@ -111,7 +127,7 @@ impl Store {
         self.settle(written);
         Ok(Committed {
             lsn,
-            written: changes.rows().filter(Row::is_record).count() as u64,
+            written: records,
             removed,
             records: self.tables.values().map(|live| live.counts.rows).sum(),
             tables: self.tables.len(),
@@ -151,7 +167,11 @@ impl Store {
     }
 
     /// Chooses tables, and makes the filters cover what will be committed.
-    fn plan<'a>(&mut self, changes: &'a Memtable) -> Result<Plan<'a>, StoreError> {
+    fn plan<'a>(
+        &mut self,
+        changes: &'a Memtable,
+        past: Option<Timestamp>,
+    ) -> Result<Plan<'a>, StoreError> {
         let changes = changes.sorted();
         let counted = self
             .tables
@@ -161,7 +181,7 @@ impl Store {
         let mut targets = Vec::with_capacity(changes.hashes().len());
         let mut refs = BTreeMap::new();
         for (index, row) in changes.rows().enumerate() {
-            let found = planned(&row, &mut chooser);
+            let found = planned(&row, past, &mut chooser);
             let (target, bodies) = found.map_err(|fault| self.shared.failed(OPERATION, fault))?;
             targets.push(target);
             if !bodies.is_empty() {
@@ -349,7 +369,8 @@ impl TableWriter<'_, '_> {
                 .ok_or_else(|| damage(&self.place.name(), None, "more records than counted"))?;
             self.counts.sum = self.counts.sum.wrapping_sub(row.hash);
             self.count(namespace_of(key), -1);
-            self.written.removed += u64::from(!row.is_record());
+            let goes = plan.targets.get(index).is_some_and(Option::is_none);
+            self.written.removed += u64::from(goes);
         }
         for (index, row) in pick(plan, &ops.puts) {
             let Some(value) = row.value else {
@@ -404,11 +425,20 @@ fn namespace_of(key: &[u8]) -> &str {
 
 /// Where a record goes, and its large bodies, each row once. Looks at a row of memory as at one of the disk: what
 /// it was damaged to is not written.
-fn planned(row: &Row<'_>, chooser: &mut Chooser) -> Result<(Option<Place>, Vec<BodyRef>), Fault> {
+fn planned(
+    row: &Row<'_>,
+    past: Option<Timestamp>,
+    chooser: &mut Chooser,
+) -> Result<(Option<Place>, Vec<BodyRef>), Fault> {
     let mut refs: Vec<BodyRef> = Vec::new();
     let Some(view) = row.view().map_err(unwritable)? else {
         return Ok((None, refs));
     };
+    if let (Lies::Until(end), Some(past)) = (view.lies(), past)
+        && is_over(end, past)
+    {
+        return Ok((None, refs));
+    }
     if row.has_large_bodies() {
         for body in view.refs() {
             let is_it = |known: &BodyRef| (known.part, known.lsn) == (body.part, body.lsn);

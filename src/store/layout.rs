@@ -143,9 +143,9 @@ impl Place {
         matches!(self, Place::Done(bucket, _) if bucket.end() <= now)
     }
 
-    /// Whether the sweeper may drop it: no batch under way can still see one of its records as alive.
+    /// Whether the sweeper may drop it.
     pub(super) fn is_over(self, now: Timestamp) -> bool {
-        matches!(self, Place::Done(bucket, _) if bucket.end().after(GRACE) < now)
+        matches!(self, Place::Done(bucket, _) if is_over(bucket.end(), now))
     }
 
     /// Whether a record that lies so belongs here.
@@ -156,6 +156,11 @@ impl Place {
             _ => false,
         }
     }
+}
+
+/// Whether no batch under way can still see as alive what expires by `end`.
+pub(super) fn is_over(end: Timestamp, now: Timestamp) -> bool {
+    end.after(GRACE) < now
 }
 
 /// Digits only, so that a name parses back to itself.

@@ -32,6 +32,7 @@ mod repair;
 mod rows;
 mod scan;
 mod shared;
+mod space;
 mod sweep;
 
 #[cfg(test)]

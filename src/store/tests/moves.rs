@@ -24,6 +24,56 @@ fn finished(token: u64) -> Record {
 }
 
 #[test]
+fn what_is_past_its_retention_by_then_is_not_written_and_what_it_replaces_goes() {
+    let (disk, mut store) = created();
+    let mut later = finished(1);
+    later.expires_at = Some(at(9_000_000));
+    let changes = |lsn| {
+        let records = [
+            ("gone", finished(1)),
+            ("there", later.clone()),
+            ("open", pending(2)),
+        ];
+        let records = records.map(|(name, record)| (key(name), arc(record)));
+        checkpoint(lsn, records.into())
+    };
+    let expected = [(key("there"), later.clone()), (key("open"), pending(2))];
+    // Not while a batch under way may see it.
+    let minute = at(4_600_000 + 60_000);
+    let all = store.checkpoint_without(changes(1), Some(minute)).unwrap();
+    assert_eq!((all.written, all.removed, all.records), (3, 0, 3));
+    let past = Some(at(4_600_000 + 60_001));
+    let some = store.checkpoint_without(changes(2), past).unwrap();
+    assert_eq!((some.written, some.removed, some.records), (2, 1, 2));
+    assert_holds(&disk, &store, &expected);
+    let again = store.checkpoint_without(changes(3), past).unwrap();
+    assert_eq!((again.written, again.removed, again.records), (2, 0, 2));
+    assert_holds(&disk, &store, &expected);
+}
+
+#[test]
+fn what_records_leave_behind_is_room_inside() {
+    let (_disk, mut store) = created();
+    let names: Vec<_> = (0..200).map(|number| format!("k{number}")).collect();
+    let large = || {
+        let mut record = finished(1);
+        record.result.as_mut().unwrap().body = body(&[7; 20_000], Some(Lsn(1)));
+        record
+    };
+    let before = store.free_inside().unwrap();
+    let changes = names.iter().map(|name| (key(name), arc(large()))).collect();
+    store.checkpoint(checkpoint(1, changes)).unwrap();
+    let taken = 200 * 20_000;
+    let changes = names.iter().map(|name| (key(name), None)).collect();
+    store.checkpoint(checkpoint(2, changes)).unwrap();
+    let after = store.free_inside().unwrap();
+    assert!(
+        (taken..3 * taken).contains(&(after - before)),
+        "{before} {after}"
+    );
+}
+
+#[test]
 fn a_record_moves_from_open_to_done_to_a_later_bucket_and_away() {
     let (disk, mut store) = created();
     let name = key("k");
