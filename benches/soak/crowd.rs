@@ -91,16 +91,17 @@ async fn waiting(server: &Server, count: usize) -> Outcome<()> {
         });
     }
     measure(server, &format!("{count} claims that wait for one key"), 5).await?;
-    if crowd.try_join_next().is_some() {
-        return Err("a claim did not wait".into());
+    if let Some(answer) = crowd.try_join_next() {
+        return Err(format!("a claim did not wait: {:?}", answer??).into());
     }
     let begun = Instant::now();
     redis
         .command(&["ONCE.COMPLETE", "held", token, "RESULT", "paid"])
         .await?;
     while let Some(answer) = crowd.join_next().await {
-        if !answer??.contains("\r\nonced-outcome: done\r\n") {
-            return Err("a claim that waited was told something else than the end".into());
+        let answer = answer??;
+        if !answer.contains("\r\nonced-outcome: done\r\n") {
+            return Err(format!("a claim that waited was not told the end: {answer:?}").into());
         }
     }
     println!("  all of them told {:?} after the end", begun.elapsed());

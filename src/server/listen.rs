@@ -3,13 +3,15 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::Address;
 use crate::error::{Exit, Failure};
 
 /// How many free ports are tried until one is free in both families.
 const TRIES: usize = 32;
+/// Connections that wait to be accepted; the system takes fewer where it says so.
+pub(super) const BACKLOG: u32 = 4096;
 
 /// Which face an address serves: its name in messages, and the flag that moves it.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,7 @@ pub async fn tcp(
                     face.name()
                 );
             }
-            let socket = bind(*address).await;
+            let socket = bind(*address);
             Ok(vec![
                 socket.map_err(|error| refused(face, *address, &error))?,
             ])
@@ -91,13 +93,13 @@ async fn loopback(face: Face, port: u16) -> Result<Vec<TcpListener>, Failure> {
     loop {
         tries -= 1;
         let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-        let first = bind(v4).await.map_err(|error| refused(face, v4, &error))?;
+        let first = bind(v4).map_err(|error| refused(face, v4, &error))?;
         let port = first
             .local_addr()
             .map_err(|error| refused(face, v4, &error))?
             .port();
         let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port);
-        match bind(v6).await {
+        match bind(v6) {
             Ok(second) => return Ok(vec![first, second]),
             Err(error) if is_missing(&error) => {
                 tracing::warn!(
@@ -113,9 +115,16 @@ async fn loopback(face: Face, port: u16) -> Result<Vec<TcpListener>, Failure> {
     }
 }
 
-/// Tokio's listener takes an address over from connections of an earlier process that still linger.
-async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
+/// Listens, with room for a burst while the disk is waited for: a client that finds none tries again only after a
+/// second. Takes an address over from connections of an earlier process that still linger.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// IPv6 is switched off, or the loopback device has no address of it.

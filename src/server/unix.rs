@@ -7,14 +7,12 @@ use std::path::PathBuf;
 
 use tokio::net::UnixListener;
 
-use super::listen::unusable;
+use super::listen::{BACKLOG, unusable};
 use crate::config::{Group, UnixOptions};
 use crate::error::{Exit, Failure};
 
 /// The longest path of a Unix socket (unix(7): 108 with its end).
 const MAX_PATH: usize = 107;
-/// Connections that wait to be accepted; the system takes fewer where it says so.
-const BACKLOG: u32 = 1024;
 /// Where groups have their names.
 const GROUPS: &str = "/etc/group";
 

@@ -51,6 +51,31 @@ fn the_ready_line_names_both_faces_and_the_directory_and_they_answer() {
 }
 
 #[test]
+fn a_burst_of_clients_gets_in_while_the_server_waits_for_something() {
+    let folder = folder();
+    let server = Server::start(&data(&folder));
+    let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let count = most.trim().parse::<usize>().unwrap().min(500);
+    server.signal("STOP");
+    let connect = |_| {
+        // One that found no room would try again after a second.
+        let connected =
+            TcpStream::connect_timeout(&server.redis_address(), Duration::from_millis(900));
+        let mut client = connected.unwrap();
+        client.write_all(b"PING\r\n").unwrap();
+        client
+    };
+    let clients: Vec<TcpStream> = (0..count).map(connect).collect();
+    server.signal("CONT");
+    for client in clients {
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).unwrap();
+        assert_eq!(line, "+PONG\r\n");
+    }
+}
+
+#[test]
 fn both_loopback_addresses_answer_on_the_same_port() {
     let folder = folder();
     let server = Server::start(&data(&folder));
