@@ -7,7 +7,8 @@
 //!
 //! `steady` sends claims at a fixed rate with lifetimes from seconds to hours, and samples memory, open files, disk
 //! and latency: what grows without end shows. `crowd` measures the latency of a few healthy clients beside
-//! 10 000 idle connections, 10 000 claims that wait, 5000 that never finish a head, and clients that never read what they asked for.
+//! 10 000 idle connections, 10 000 claims that wait, 5000 that never finish a head, and clients that never read what
+//! they asked for.
 
 // A program for people: it prints, and it ends at the first thing that is not as expected.
 #![allow(clippy::print_stdout)]
