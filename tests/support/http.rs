@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use super::PATIENCE;
 
@@ -90,6 +91,13 @@ impl Http {
         self.stream.read_exact(&mut body).ok()?;
         answer.body = body;
         Some(answer)
+    }
+
+    /// The next answer, where it is there or all but there.
+    pub fn soon(&mut self) -> Option<Answer> {
+        let short = Some(Duration::from_millis(100));
+        self.stream.get_ref().set_read_timeout(short).unwrap();
+        self.answer()
     }
 
     /// Everything until the connection ends.
