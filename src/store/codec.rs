@@ -8,10 +8,12 @@
 //! The rows are mirrors, so that nothing in the model derives a serialisation. They borrow what they are
 //! read from: the scan at start checks millions of them without an allocation.
 
-use bincode::de::BorrowDecoder;
+use bincode::de::read::{Reader as _, SliceReader};
+use bincode::de::{BorrowDecoder, Decoder as _, DecoderImpl};
 use bincode::enc::Encoder;
 use bincode::error::{DecodeError, EncodeError};
 use bincode::{BorrowDecode, Encode, config};
+use smallvec::SmallVec;
 use std::fmt;
 
 use super::entry::{Decision, Entry};
@@ -240,7 +242,7 @@ pub(super) struct ResultRow<'a> {
     pub(super) body: BodyRow<'a>,
 }
 
-#[derive(Clone, Copy, Default, Encode, BorrowDecode)]
+#[derive(Clone, Copy, Encode, BorrowDecode)]
 pub(super) struct FactRow<'a> {
     /// After the fact before it, the first after `claimed_at`.
     pub(super) after: i64,
@@ -251,31 +253,38 @@ pub(super) struct FactRow<'a> {
     pub(super) by: ByRow<'a>,
 }
 
-#[derive(Clone, Copy, Default, Encode, BorrowDecode)]
+#[derive(Clone, Copy, Encode, BorrowDecode)]
 pub(super) enum ByRow<'a> {
-    #[default]
     Nobody,
     /// The record's owner, which is there.
     Owner,
     Name(&'a str),
 }
 
-/// A history without an allocation.
+/// A history; a short one, the common case, without an allocation. No longer than that: a row is moved several times
+/// while it is read, and the scan at start reads millions.
 #[derive(Default)]
-pub(super) struct Facts<'a> {
-    pub(super) len: usize,
-    pub(super) facts: [FactRow<'a>; HISTORY],
-}
+pub(super) struct Facts<'a>(SmallVec<[FactRow<'a>; 2]>);
 
 impl<'a> Facts<'a> {
+    pub(super) fn push(&mut self, fact: FactRow<'a>) -> Decoded<()> {
+        if self.0.len() == HISTORY {
+            return Err(CodecError::Rule("a history of more than 8 facts"));
+        }
+        self.0.push(fact);
+        Ok(())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &FactRow<'a>> {
-        self.facts.iter().take(self.len)
+        self.0.iter()
     }
 }
 
 impl Encode for Facts<'_> {
     fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
-        u8::try_from(self.len).unwrap_or(u8::MAX).encode(encoder)?;
+        u8::try_from(self.0.len())
+            .unwrap_or(u8::MAX)
+            .encode(encoder)?;
         self.iter().try_for_each(|fact| fact.encode(encoder))
     }
 }
@@ -284,14 +293,13 @@ impl<'a, 'de: 'a, C> BorrowDecode<'de, C> for Facts<'a> {
     fn borrow_decode<D: BorrowDecoder<'de, Context = C>>(
         decoder: &mut D,
     ) -> Result<Self, DecodeError> {
-        let len = usize::from(u8::borrow_decode(decoder)?);
-        let mut facts = [FactRow::default(); HISTORY];
-        facts
-            .get_mut(..len)
-            .ok_or(DecodeError::Other("a history that is too long"))?
-            .iter_mut()
-            .try_for_each(|fact| FactRow::borrow_decode(decoder).map(|decoded| *fact = decoded))?;
-        Ok(Facts { len, facts })
+        let mut facts = Facts::default();
+        for _ in 0..u8::borrow_decode(decoder)? {
+            let fact = FactRow::borrow_decode(decoder)?;
+            let pushed = facts.push(fact);
+            pushed.map_err(|_| DecodeError::Other("a history that is too long"))?;
+        }
+        Ok(facts)
     }
 }
 
@@ -571,8 +579,10 @@ impl bincode::enc::write::Writer for Appender<'_> {
 
 /// The row that is the whole of `fields`.
 fn take_all<'a, T: BorrowDecode<'a, ()>>(fields: &'a [u8]) -> Decoded<T> {
-    match bincode::borrow_decode_from_slice(fields, config::standard()) {
-        Ok((row, read)) if read == fields.len() => Ok(row),
+    // Not by the library's function for it, which moves the row once more to tell how much it read.
+    let mut decoder = DecoderImpl::new(SliceReader::new(fields), config::standard(), ());
+    match T::borrow_decode(&mut decoder) {
+        Ok(row) if decoder.reader().peek_read(1).is_none() => Ok(row),
         _ => Err(CodecError::Malformed),
     }
 }

@@ -1,6 +1,6 @@
 //! Membership filters: so that a new key, the common case, is answered without a read.
 
-use fastbloom::{AtomicBloomFilter, DefaultHasher};
+use fastbloom::{AtomicBloomFilter, BloomFilter, DefaultHasher};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,13 @@ impl Shape {
             Shape::Table => (20, 12),
             Shape::Cover => (16, 8),
         }
+    }
+
+    /// Bits for so many keys, and how many are set for each.
+    fn size(self, keys: u64) -> (usize, u32) {
+        let (per_key, hashes) = self.bits();
+        let bits = usize::try_from(keys.saturating_mul(per_key)).unwrap_or(usize::MAX);
+        (bits, hashes)
     }
 }
 
@@ -70,14 +77,53 @@ struct Link {
 
 impl Link {
     fn new(shape: Shape, capacity: u64) -> Arc<Link> {
-        let (per_key, hashes) = shape.bits();
-        let bits = usize::try_from(capacity.saturating_mul(per_key)).unwrap_or(usize::MAX);
+        let (bits, hashes) = shape.size(capacity);
         let bloom = AtomicBloomFilter::with_num_bits(bits).hashes(hashes);
         Arc::new(Link {
             bloom,
             capacity,
             taken: AtomicU64::new(0),
         })
+    }
+}
+
+/// A filter of a table while nobody reads it yet: bits are set without atomic steps, which take longer than all else
+/// that the scan at start does for a key.
+pub(super) struct Unshared {
+    bloom: BloomFilter,
+    capacity: u64,
+    taken: u64,
+}
+
+impl Unshared {
+    /// An empty filter of a table for about that many keys.
+    pub(super) fn with_capacity(keys: u64) -> Unshared {
+        let capacity = keys.max(LEAST);
+        let (bits, hashes) = Shape::Table.size(capacity);
+        Unshared {
+            bloom: BloomFilter::with_num_bits(bits).hashes(hashes),
+            capacity,
+            taken: 0,
+        }
+    }
+
+    /// From here on the hash is contained.
+    pub(super) fn insert(&mut self, hash: u64) {
+        self.taken += u64::from(!self.bloom.insert_hash(hash));
+    }
+
+    /// The filter as readers share it.
+    pub(super) fn share(self) -> Filter {
+        let (_, hashes) = Shape::Table.size(0);
+        let bits = self.bloom.as_slice().to_vec();
+        Filter {
+            shape: Shape::Table,
+            links: vec![Arc::new(Link {
+                bloom: AtomicBloomFilter::from_vec(bits).hashes(hashes),
+                capacity: self.capacity,
+                taken: AtomicU64::new(self.taken),
+            })],
+        }
     }
 }
 

@@ -24,6 +24,10 @@ use crate::model::record::{Lsn, Token};
 /// changes; the new version then reads the old format, or rewrites it in one transaction when it opens it.
 pub const FORMAT: u32 = 1;
 
+/// Bytes of redb's page cache where every page is read once, in order: none is asked for again, and a small cache stays
+/// in the processor's.
+const ONCE_THROUGH: usize = 1 << 20;
+
 /// Marks a redb file as ours.
 const MAGIC: &[u8] = b"onced store\0";
 
@@ -248,7 +252,7 @@ fn simulated() -> PathBuf {
 fn open(source: Source, path: PathBuf, options: Options) -> Result<(Store, Opened), StoreError> {
     const OPERATION: &str = "open the store";
     // Everything is looked at before anything is written: a refused file stays as it was.
-    let (database, failure) = peek(&source, &path, options.cache, OPERATION)?;
+    let (database, failure) = peek(&source, &path, ONCE_THROUGH, OPERATION)?;
     let read = || {
         let (state, policies) = read_meta(&database)?;
         let scanned = scan(&database, &KeyHasher::new(&state.store_id))?;
@@ -316,7 +320,7 @@ pub(super) fn peek(
         return Err(not_a_store("it does not begin as one"));
     }
     backend.close().map_err(failed)?;
-    verify_pages(source, path, cache, operation)?;
+    verify_pages(source, path, operation)?;
     let failure = Arc::new(Failure::default());
     let watched = Watched::new(source().map_err(failed)?, failure.clone());
     let database = Database::builder()
@@ -344,19 +348,14 @@ pub(super) fn peek(
 
 /// Runs the first pass of redb's integrity check, which reads every page once and compares its checksum.
 /// The passes after it rebuild what only a repair needs, so they are cut short.
-fn verify_pages(
-    source: &Source,
-    path: &Path,
-    cache: usize,
-    operation: &'static str,
-) -> Result<(), StoreError> {
+fn verify_pages(source: &Source, path: &Path, operation: &'static str) -> Result<(), StoreError> {
     let failed = |error| io_error(operation, path, error);
     let failure = Arc::new(Failure::default());
     let watched = Watched::new(source().map_err(failed)?, failure.clone());
     let verified = Arc::new(AtomicBool::new(false));
     let passed = verified.clone();
     let opened = Database::builder()
-        .set_cache_size(cache)
+        .set_cache_size(ONCE_THROUGH)
         .set_check_integrity_on_open(true)
         .set_repair_callback(move |session| {
             // 0.0 before the first pass, 0.3 where it failed and an older commit would be tried, 0.6

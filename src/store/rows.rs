@@ -29,8 +29,7 @@ impl<'a> RecordRow<'a> {
         let mut history = Facts::default();
         let mut before = record.claimed_at.as_millis();
         for fact in &record.history {
-            let place = history.facts.get_mut(history.len);
-            *place.ok_or(CodecError::Rule("a history of more than 8 facts"))? = FactRow {
+            history.push(FactRow {
                 after: difference(fact.at.as_millis(), before),
                 event: event_code(fact.event),
                 token: difference(fact.token.get(), record.token.get()),
@@ -40,8 +39,7 @@ impl<'a> RecordRow<'a> {
                     by if by == record.owner.as_deref() => ByRow::Owner,
                     Some(name) => ByRow::Name(name),
                 },
-            };
-            history.len += 1;
+            })?;
             before = fact.at.as_millis();
         }
         let changed = record.changed_at.as_millis();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::codec::{TableCounts, decode_counts, view_record};
-use super::filter::{Filter, KeyHasher};
+use super::filter::{KeyHasher, Unshared};
 use super::layout::{META, Place};
 use super::open::TABLE_KEYS;
 use super::shared::{Fault, Live, Namespaces, Tables, bytewise, damage};
@@ -134,7 +134,7 @@ fn scan_table(
     // Room to grow by a quarter without a second link. What `meta` says is no reason to trust it with
     // memory: more rows than the table has are a difference found at the end.
     let len = table.len()?;
-    let mut filter = Filter::with_capacity(len.min(expected.rows).saturating_mul(5) / 4);
+    let mut filter = Unshared::with_capacity(len.min(expected.rows).saturating_mul(5) / 4);
     let mut runs = NamespaceRuns::default();
     for row in table.iter()? {
         let (key, value) = row?;
@@ -165,7 +165,7 @@ fn scan_table(
     Ok(ScannedTable {
         live: Live {
             counts: found,
-            filter,
+            filter: filter.share(),
         },
         namespaces: runs.finish(),
     })
