@@ -28,11 +28,13 @@ const MARK_ROOM: u64 = 4096;
 
 /// What the store thread has for itself.
 pub(super) struct Keeper {
-    store: Store,
+    pub(super) store: Store,
     preparer: Preparer,
-    reserve: Reserve,
+    pub(super) reserve: Reserve,
     /// The disk is full; and when it was last looked whether there is room in the store's own file.
     full: Option<Looked>,
+    /// Up to there removals went from the store ahead of their checkpoint.
+    pub(super) removed: Lsn,
     task: Task,
     /// Measured, not counted by waits that time out: a busy store never waits that long.
     pace: Pace,
@@ -83,6 +85,7 @@ impl Keeper {
             preparer,
             reserve,
             full: None,
+            removed: Lsn(0),
             task: Task::Begin,
             since_checkpoint: pace.start(),
             since_sweep: pace.start(),
@@ -310,7 +313,7 @@ impl Keeper {
             match self.store.checkpoint_without(checkpoint, past) {
                 Ok(_) => break,
                 Err(StoreError::Full { .. }) => {
-                    if !self.make_space(inner)? {
+                    if !self.make_space(inner)? && !self.remove_ahead(inner)? {
                         return self.without_space(inner);
                     }
                 }
@@ -328,6 +331,12 @@ impl Keeper {
     fn without_space(&mut self, inner: &Inner) -> Result<Next, EngineError> {
         if inner.core.lock().phase != Phase::Running {
             return Ok(Next::Over);
+        }
+        let smaller = inner.core.lock().refreeze();
+        if let Some(frozen) = smaller {
+            let lsn = frozen.lsn;
+            self.task = Task::Store(frozen);
+            return Ok(Next::Journal(lsn));
         }
         self.sweep_if_due(inner)?;
         Ok(Next::Tick)
@@ -361,7 +370,7 @@ impl Keeper {
 
     /// After a commit that found no space: opens the store anew and gives up what can be given up, the audit
     /// trail before the reserve. `false`: there is nothing left.
-    fn make_space(&mut self, inner: &Inner) -> Result<bool, EngineError> {
+    pub(super) fn make_space(&mut self, inner: &Inner) -> Result<bool, EngineError> {
         // Segments are not taken from the journal: they are all it has on a full disk.
         let spare = !inner.room.wants_spares() && self.preparer.make_space()? > 0;
         let freed = spare || self.fall_back(inner)?;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::cost::{Cost, cost, looks_into_value, shows_bodies, writes};
+use super::cost::{Cost, cost, looks_into_value, removes, shows_bodies, writes};
 use super::gather::{Durable, Gather};
 use super::late::Late;
 use super::open::StoreId;
@@ -26,7 +26,7 @@ use crate::model::policy::{FingerprintKind, Policy};
 use crate::model::record::{Fingerprint, Lsn, Record, Token};
 use crate::model::time::{Now, Timestamp};
 use crate::model::transition::{Context, Effect, Step, apply};
-use crate::store::{CodecError, Counts, Entry, KeyHasher, encode_entry};
+use crate::store::{CodecError, Counts, Entry, Gone, KeyHasher, encode_entry};
 
 /// The state of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +256,12 @@ impl Core {
             .filter(|(command, _)| writes(&command.verb))
         {
             let own = cost(command);
+            if removes(&command.verb) {
+                sum.memory = sum.memory.saturating_add(own);
+                sum.journal = sum.journal.saturating_add(own);
+                continue;
+            }
+            sum.adds = true;
             // Large bodies are in the journal already: entries refer to them.
             let (carried, large) = match self.recent.get(hash, &command.key) {
                 Some(row) => (row.size(), row.held()),
@@ -571,6 +577,19 @@ impl Core {
         let last = Lsn(self.next_lsn.0.saturating_sub(1));
         let now = self.clock.now();
         self.recent.freeze(last, self.next_token, now.time)
+    }
+
+    /// Freezes what is active into the map that finds no space, if that makes it smaller.
+    pub(super) fn refreeze(&mut self) -> Option<Frozen> {
+        let last = Lsn(self.next_lsn.0.saturating_sub(1));
+        let now = self.clock.now();
+        self.recent.refreeze(last, self.next_token, now.time)
+    }
+
+    /// Records that memory hides are not in the store any more.
+    pub(super) fn went(&mut self, gone: &[Gone], stored: Counts) {
+        self.recent.went(gone);
+        self.stored = stored;
     }
 
     /// The store has the frozen map now: what was read before is void.

@@ -7,6 +7,8 @@ use crate::model::record::HISTORY;
 
 /// What a new record costs in memory or in the journal beside its key, names and bodies, generously.
 const OVERHEAD: usize = 1024;
+/// The same for a record that goes: there is nothing but the decision.
+const REMOVAL: usize = 256;
 
 /// Bytes that decisions can take at most.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +17,8 @@ pub(super) struct Cost {
     pub(super) memory: usize,
     /// In the journal.
     pub(super) journal: usize,
+    /// Something else than a removal is among them: see [`Limits::kept`](super::Limits::kept).
+    pub(super) adds: bool,
 }
 
 impl Unit {
@@ -50,6 +54,14 @@ pub(super) fn writes(verb: &Verb) -> bool {
     )
 }
 
+/// Whether a command can only take a record away.
+pub(super) fn removes(verb: &Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Forget { .. } | Verb::String(StringVerb::Delete { .. })
+    )
+}
+
 /// Bytes a command can take at most, beside what its record has already.
 pub(super) fn cost(command: &Command) -> usize {
     if !writes(&command.verb) {
@@ -73,8 +85,12 @@ pub(super) fn cost(command: &Command) -> usize {
         Verb::Import(import) => record_size(&import.record),
         _ => 0,
     };
+    let by = command.by.as_ref().map_or(0, |by| by.len());
+    if removes(&command.verb) {
+        return REMOVAL + command.key.joined().len() * 2 + by;
+    }
     // Each of the record's facts may say it, and the entry itself.
-    let by = command.by.as_ref().map_or(0, |by| by.len()) * (HISTORY + 1);
+    let by = by * (HISTORY + 1);
     OVERHEAD + command.key.joined().len() * 2 + bodies + by
 }
 

@@ -19,6 +19,8 @@ enum Next<'a> {
     Hash(Vec<(&'a Payload, FingerprintKind)>),
     Read(Vec<(RecordKey, bool)>, u64),
     Split,
+    /// Only so many of the units find room.
+    Fit(usize),
     Wait,
 }
 
@@ -58,6 +60,7 @@ impl Engine {
                 }
                 Next::Held(bell) => return Ok(Came::Held(bell)),
                 Next::Split => return Ok(Came::TooMany),
+                Next::Fit(units) => asked.keep(units),
                 Next::Wait => {
                     fetch.let_go();
                     if tokio::time::timeout(PATIENCE, room_made).await.is_err() {
@@ -132,6 +135,12 @@ impl Engine {
         if !room && !core.exhausted {
             return Ok(Next::Wait);
         }
+        if !room && !cost.adds {
+            let fit = self.fitting(&core, cost, asked.units.len());
+            if fit > 0 {
+                return Ok(Next::Fit(fit));
+            }
+        }
         let was_empty = core.gather.is_empty();
         let decided = match patience {
             None => core.decide(asked, fetched, room),
@@ -157,14 +166,35 @@ impl Engine {
         ))
     }
 
-    /// Room in memory and in allocated segments, so that a decision never meets a full disk.
+    /// How many of some units that cost so much find room, about, though not all do: fewer than these.
+    fn fitting(&self, core: &Core, cost: Cost, units: usize) -> usize {
+        let share = |free: u64, needed: usize| {
+            let fit = free.saturating_mul(units as u64) / (needed as u64).max(1);
+            usize::try_from(fit).unwrap_or(usize::MAX)
+        };
+        let memory = self
+            .inner
+            .limits
+            .recent_bytes
+            .saturating_sub(core.recent.bytes());
+        let journal = self.inner.room.available();
+        let journal = journal.saturating_sub(core.gather.queued());
+        share(memory as u64, cost.memory)
+            .min(share(journal, cost.journal))
+            .min(units.saturating_sub(1))
+    }
+
+    /// Room in memory and in allocated segments, so that a decision never meets a full disk. The last of it is for what
+    /// makes room.
     pub(super) fn has_room(&self, core: &mut Core, cost: Cost) -> bool {
         let limits = &self.inner.limits;
-        let memory = core.recent.bytes().saturating_add(cost.memory) <= limits.recent_bytes
+        let (kept_memory, kept) = if cost.adds { limits.kept() } else { (0, 0) };
+        let memory = core.recent.bytes().saturating_add(cost.memory)
+            <= limits.recent_bytes.saturating_sub(kept_memory)
             // A batch larger than all of memory is let in alone.
             || core.recent.is_empty();
         let needed = core.gather.queued().saturating_add(cost.journal as u64);
-        let segments = needed <= self.inner.room.available();
+        let segments = needed <= self.inner.room.available().saturating_sub(kept);
         if !(memory && segments) {
             core.wants_room = !segments && !core.exhausted;
             self.inner.wake_store.notify_one();

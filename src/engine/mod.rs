@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: any knowledge of protocols, and any decision outside [`crate::model`].
 
+mod ahead;
 pub mod backup;
 mod bulk;
 mod checkpoint;

@@ -200,6 +200,7 @@ impl Engine {
         let cost = Cost {
             memory: POLICY_COST,
             journal: POLICY_COST,
+            adds: true,
         };
         let mut core = self.running()?;
         if core.policies.configured.contains_key(namespace) {

@@ -168,7 +168,11 @@ pub(super) fn recover(
         // The store has more now: segments that were needed when the journal was opened are spares.
         Err(error) if error.is_full() => {
             let read = || read_to_end(&disk, opened.store_id, store.checkpoint_lsn());
-            match read()?.into_writer(next_lsn, options.journal.clone()) {
+            let mut begun = read()?.into_writer(next_lsn, options.journal.clone());
+            if matches!(&begun, Err(error) if error.is_full()) {
+                begun = read()?.into_writer_in_place(next_lsn, options.journal.clone());
+            }
+            match begun {
                 Err(error) if error.is_full() && reserve.free()? => {
                     read()?.into_writer(next_lsn, options.journal)?
                 }

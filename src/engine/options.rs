@@ -91,6 +91,12 @@ impl Limits {
         self.max_frame.min(self.recent_bytes as u64 / 4)
     }
 
+    /// What of memory and of allocated segments only removals may take, in bytes: on a disk that is full, deleting has
+    /// to be possible.
+    pub(super) fn kept(&self) -> (usize, u64) {
+        (self.recent_bytes / 16, self.max_frame / 4)
+    }
+
     /// How long a write waits while recent writes take so many bytes: not at all up to three quarters of what they
     /// may take.
     pub(super) fn delay(&self, recent: usize) -> Duration {

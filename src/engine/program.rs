@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::clock::Timer;
 use super::core::{Asked, Core, Fetched};
-use super::cost::{Cost, cost};
+use super::cost::{Cost, cost, removes};
 use super::fetch::Fetch;
 use super::gather::Durable;
 use super::recent::record_size;
@@ -192,6 +192,7 @@ impl Steps<'_> {
             }
             self.cost.journal = self.cost.journal.saturating_add(own);
             self.cost.memory = self.cost.memory.saturating_add(own);
+            self.cost.adds |= !removes(&command.verb);
             self.staged.insert(key.clone(), after);
         }
         if step.granted {

@@ -16,7 +16,7 @@ use crate::model::key::RecordKey;
 use crate::model::policy::Policy;
 use crate::model::record::{Lsn, Record, State, Token};
 use crate::model::time::Timestamp;
-use crate::store::{Checkpoint, CodecError, KeyHasher, Memtable, Row, Write};
+use crate::store::{Checkpoint, CodecError, Gone, KeyHasher, Memtable, Removal, Row, Write};
 
 /// How many records more (or fewer) than the store a namespace has, by namespace.
 type Balance = HashMap<Box<str>, Difference>;
@@ -43,6 +43,21 @@ impl Difference {
         match end {
             Some(end) => *self.gone.entry(end).or_default() += 1,
             None => self.net = self.net.saturating_sub(1),
+        }
+    }
+
+    fn add(&mut self, other: &Difference) {
+        self.net = self.net.saturating_add(other.net);
+        for (end, count) in &other.gone {
+            *self.gone.entry(*end).or_default() += count;
+        }
+    }
+
+    /// Takes back that one of the store was replaced: the store counts it no more.
+    fn forget(&mut self, end: End) {
+        match end {
+            Some(end) => *self.gone.entry(end).or_default() -= 1,
+            None => self.net = self.net.saturating_add(1),
         }
     }
 
@@ -189,6 +204,45 @@ impl Recent {
         frozen
     }
 
+    /// Freezes what is active into the map that is frozen already, where that makes it smaller: records of it that were
+    /// removed since need no space. `None` where none was.
+    pub(super) fn refreeze(
+        &mut self,
+        lsn: Lsn,
+        next_token: Token,
+        at: Timestamp,
+    ) -> Option<Frozen> {
+        let frozen = self.frozen.as_ref()?;
+        let hidden = |row: Row<'_>| frozen.rows.get(row.hash(), row.key());
+        let gone =
+            |row: &Row<'_>| !row.is_record() && hidden(*row).is_some_and(|row| row.is_record());
+        if !self.active.rows().any(|row| gone(&row)) {
+            return None;
+        }
+        let mut rows = Memtable::new(self.active.hasher().clone());
+        for row in self.rows() {
+            rows.put_row(row, hidden(row));
+        }
+        let mut balance = Balance::clone(&frozen.balance);
+        for (namespace, active) in &self.balance {
+            balance.entry(namespace.clone()).or_default().add(active);
+        }
+        let mut policies = BTreeMap::clone(&frozen.policies);
+        policies.append(&mut self.policies);
+        self.balance.clear();
+        self.active = Memtable::new(self.active.hasher().clone());
+        let merged = Frozen {
+            rows: Arc::new(rows),
+            lsn,
+            next_token,
+            at,
+            balance: Arc::new(balance),
+            policies: Arc::new(policies),
+        };
+        self.frozen = Some(merged.clone());
+        Some(merged)
+    }
+
     /// The store has the frozen map; it is handed out so that it can be dropped outside the lock.
     pub(super) fn thaw(&mut self) -> Option<Frozen> {
         self.frozen.take()
@@ -249,6 +303,37 @@ impl Recent {
             }
         }
         Ok(now)
+    }
+
+    /// The records that were removed after one LSN and up to another.
+    pub(super) fn removals(&self, after: Lsn, through: Lsn) -> Vec<Removal> {
+        let removed = |row: &Row<'_>| !row.is_record() && row.lsn() > after && row.lsn() <= through;
+        let frozen = self.frozen.as_ref();
+        let removal = |row: Row<'_>| {
+            let older = frozen.and_then(|frozen| frozen.rows.get(row.hash(), row.key()));
+            let had_bodies = |row: Row<'_>| row.has_large_bodies();
+            Some(Removal {
+                key: row.name()?,
+                with_bodies: !had_bodies(row) && !older.is_some_and(had_bodies),
+            })
+        };
+        self.rows().filter(removed).filter_map(removal).collect()
+    }
+
+    /// Records that memory hides went from the store before their checkpoint.
+    pub(super) fn went(&mut self, gone: &[Gone]) {
+        for Gone { key, end } in gone {
+            let hash = self.hash(key);
+            let frozen = self.frozen.as_mut();
+            // The older map is the one that took the place of the store's record.
+            let older = frozen.filter(|frozen| frozen.rows.get(hash, key.joined()).is_some());
+            let balance = match older {
+                Some(frozen) => Arc::make_mut(&mut frozen.balance),
+                None => &mut self.balance,
+            };
+            let difference = balance.entry(key.namespace().into()).or_default();
+            difference.forget(*end);
+        }
     }
 
     /// Whether a map waits for the store.

@@ -11,7 +11,9 @@ use crate::journal::disk::{Disk, RealDisk, is_full};
 
 /// The file, in the folder of the store.
 pub(super) const RESERVE: &str = "reserve";
-/// While it is being allocated; a crash leaves it, the next start removes it.
+/// The last of it: for removals alone, which give space back (an eighth).
+const LAST: &str = "reserve.last";
+/// While one is being allocated; a crash leaves it, the next start removes it.
 const UNFINISHED: &str = "reserve.new";
 /// More helps nobody: it is enough for a checkpoint of all recent memory.
 const MOST: u64 = 32 << 20;
@@ -25,8 +27,10 @@ pub fn reserve_size(file_system: u64) -> u64 {
 /// The reserve of one store.
 pub(super) struct Reserve {
     disk: Arc<dyn Disk>,
+    /// Of both files.
     size: u64,
     held: bool,
+    last_held: bool,
 }
 
 impl Reserve {
@@ -42,15 +46,30 @@ impl Reserve {
             disk,
             size,
             held: false,
+            last_held: false,
         };
         reserve.remove(UNFINISHED)?;
-        match reserve.disk.open(RESERVE).and_then(|file| file.len()) {
-            Ok(len) if len == size => reserve.held = true,
-            Ok(_) => drop(reserve.remove(RESERVE)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(reserve.failed("open", RESERVE, error)),
-        }
+        let [(first, first_size), (last, last_size)] = reserve.files();
+        reserve.held = reserve.finds(first, first_size)?;
+        reserve.last_held = reserve.finds(last, last_size)?;
         Ok(reserve)
+    }
+
+    /// The two files, and how large they are.
+    fn files(&self) -> [(&'static str, u64); 2] {
+        let last = self.size / 8 / 4096 * 4096;
+        [(RESERVE, self.size - last), (LAST, last)]
+    }
+
+    /// Whether the file is there. One of another size is made anew.
+    fn finds(&self, name: &'static str, size: u64) -> Result<bool, EngineError> {
+        match self.disk.open(name).and_then(|file| file.len()) {
+            Ok(len) if len == size => return Ok(true),
+            Ok(_) => drop(self.remove(name)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(self.failed("open", name, error)),
+        }
+        Ok(size == 0)
     }
 
     /// Whether it is there, or nobody wants one.
@@ -69,25 +88,37 @@ impl Reserve {
         self.remove(RESERVE)
     }
 
-    /// Takes the space again, if there is as much. Whether it is there now.
+    /// Gives up the last of it, for removals. `false` if there was nothing left to give.
+    pub(super) fn free_last(&mut self) -> Result<bool, EngineError> {
+        self.last_held = false;
+        self.remove(LAST)
+    }
+
+    /// Takes the space again, if there is as much: the last of it first. Whether all is there now.
     pub(super) fn refill(&mut self) -> Result<bool, EngineError> {
-        if self.is_held() {
+        let [(first, first_size), (last, last_size)] = self.files();
+        self.last_held = self.last_held || self.take(last, last_size)?;
+        self.held = self.held || (self.last_held && self.take(first, first_size)?);
+        Ok(self.is_held())
+    }
+
+    fn take(&self, name: &'static str, size: u64) -> Result<bool, EngineError> {
+        if size == 0 {
             return Ok(true);
         }
         // Asked first, so that a try on a full disk does not take from others what little there is.
         let space = self.disk.space();
-        if space.is_ok_and(|space| space.free < self.size) {
+        if space.is_ok_and(|space| space.free < size) {
             return Ok(false);
         }
-        let made = (self.disk.create(UNFINISHED, self.size))
-            .and_then(|_| self.disk.rename(UNFINISHED, RESERVE))
+        let made = (self.disk.create(UNFINISHED, size))
+            .and_then(|_| self.disk.rename(UNFINISHED, name))
             .and_then(|()| self.disk.sync_dir());
         match made {
-            Ok(()) => self.held = true,
-            Err(error) if is_full(&error) => drop(self.remove(UNFINISHED)?),
-            Err(error) => return Err(self.failed("allocate", UNFINISHED, error)),
+            Ok(()) => Ok(true),
+            Err(error) if is_full(&error) => self.remove(UNFINISHED).map(|_| false),
+            Err(error) => Err(self.failed("allocate", UNFINISHED, error)),
         }
-        Ok(self.held)
     }
 
     /// Whether there was such a file.

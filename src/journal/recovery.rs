@@ -45,7 +45,8 @@ pub struct Recovery {
     next: Lsn,
     mark: Mark,
     torn: Option<TornTail>,
-    ended: bool,
+    /// Where the last frame of the newest segment ended, once that is reached.
+    end: Option<u64>,
 }
 
 /// A segment and its header.
@@ -112,7 +113,7 @@ pub fn open(
         next: header.first_lsn,
         mark: header.mark_before,
         torn: None,
-        ended: false,
+        end: None,
     })
 }
 
@@ -122,7 +123,7 @@ impl Recovery {
     /// # Errors
     /// `Damage` for anything but an unfinished last frame; `Io`.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, JournalError> {
-        while !self.ended {
+        while self.end.is_none() {
             let offset = self.cursor.offset();
             let step = self.cursor.step().map_err(|error| self.failed(error))?;
             match step {
@@ -183,10 +184,48 @@ impl Recovery {
         next_lsn: Lsn,
         options: Options,
     ) -> Result<(Writer, Preparer, Arc<Room>), JournalError> {
+        let (shared, highest, end) = self.ready(next_lsn, options)?;
+        start(shared, highest, next_lsn, end)
+    }
+
+    /// Goes on in the newest segment where a disk has no space for a fresh one: what lies behind its last frame is
+    /// overwritten with zeros that are durable before the first new frame, so that nothing of an old tail is left to
+    /// be mistaken.
+    ///
+    /// # Errors
+    /// `Full` where that segment cannot be gone on in: `next_lsn` leaves LSNs out, or segments have another size
+    /// now. Else as [`Recovery::into_writer`].
+    pub fn into_writer_in_place(
+        self,
+        next_lsn: Lsn,
+        options: Options,
+    ) -> Result<(Writer, Preparer, Arc<Room>), JournalError> {
+        let newest = self.segments.last().map(|found| found.header);
+        let same = newest.filter(|header| header.size == options.segment_size);
+        let (Some(header), Some(offset), true) = (same, self.end, next_lsn == self.next) else {
+            let path = self.disk.path().to_path_buf();
+            return Err(JournalError::new("begin a segment in", path, Cause::Full));
+        };
+        let torn = self.torn.as_ref().map_or(0, |torn| torn.bytes);
+        let (shared, highest, end) = self.ready(next_lsn, options)?;
+        let preparer = Preparer::new(Arc::clone(&shared));
+        preparer.adopt()?;
+        let room = Arc::clone(&shared.room);
+        let place = (header.number, offset, torn);
+        let writer = Writer::go_on(shared, highest, next_lsn, end.mark, place)?;
+        Ok((writer, preparer, room))
+    }
+
+    /// What a writer is made of.
+    fn ready(
+        self,
+        next_lsn: Lsn,
+        options: Options,
+    ) -> Result<(Arc<Shared>, Highest, End), JournalError> {
         if let Some(fault) = options.fault() {
             return Err(misuse(&*self.disk, fault));
         }
-        if !self.ended {
+        if self.end.is_none() {
             return Err(misuse(
                 &*self.disk,
                 "the journal was not read to its end".into(),
@@ -213,7 +252,7 @@ impl Recovery {
             kept.into(),
             self.checkpoint,
         );
-        start(Arc::new(shared), highest, next_lsn, end)
+        Ok((Arc::new(shared), highest, end))
     }
 
     /// The frame must go on where the one before it ended, and no frame may be in a segment that is not
@@ -272,7 +311,7 @@ impl Recovery {
                 );
                 return Err(self.damage(offset, reason));
             }
-            self.ended = true;
+            self.end = Some(offset);
             return Ok(());
         };
         if following.lsn_before != self.last_lsn() {

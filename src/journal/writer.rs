@@ -169,6 +169,42 @@ impl Writer {
         })
     }
 
+    /// Goes on in the newest segment: its number, where its last frame ended, and how many bytes behind that an
+    /// unfinished one has.
+    pub(super) fn go_on(
+        shared: Arc<Shared>,
+        highest: Highest,
+        next_lsn: Lsn,
+        mark: Mark,
+        (number, offset, torn): (u64, u64, u64),
+    ) -> Result<Writer, JournalError> {
+        let name = file_name(number);
+        let file = shared.disk.open_to_write(&name);
+        let file = file.map_err(|error| shared.fatal("go on in segment", &name, error))?;
+        let place = Place::new(&shared.store_id, number);
+        let mut writer = Writer {
+            shared,
+            highest,
+            number,
+            file,
+            place,
+            offset,
+            cleared: offset,
+            next_lsn,
+            mark,
+        };
+        // The end frame of a clean stop has no more than a head.
+        writer.clear(torn.max(HEAD_LEN as u64))?;
+        let remaining = writer.remaining();
+        writer.shared.with(|state| {
+            state.remaining = remaining;
+            if let Some(newest) = state.kept.back_mut() {
+                newest.end = None;
+            }
+        });
+        Ok(writer)
+    }
+
     /// Bytes left for frames; the end frame always fits behind them.
     fn remaining(&self) -> u64 {
         let end = self

@@ -73,12 +73,40 @@ struct Ops {
 }
 
 /// What becomes true with the commit.
-struct Written {
+pub(super) struct Written {
     state: StoreState,
-    counts: BTreeMap<Place, TableCounts>,
+    pub(super) counts: BTreeMap<Place, TableCounts>,
     namespaces: BTreeMap<(Place, Box<str>), i64>,
     emptied: Vec<Place>,
     removed: u64,
+}
+
+impl Written {
+    pub(super) fn new(state: StoreState) -> Written {
+        Written {
+            state,
+            counts: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            emptied: Vec::new(),
+            removed: 0,
+        }
+    }
+
+    /// So many records of a namespace came to a table, or went.
+    pub(super) fn count(&mut self, place: Place, namespace: &str, change: i64) {
+        // Keys come in order, so the entry is nearly always the last one of its table.
+        if let Some(mut last) = self.namespaces.last_entry()
+            && last.key().0 == place
+            && &*last.key().1 == namespace
+        {
+            *last.get_mut() += change;
+            return;
+        }
+        *self
+            .namespaces
+            .entry((place, namespace.into()))
+            .or_insert(0) += change;
+    }
 }
 
 impl Store {
@@ -278,13 +306,7 @@ impl Store {
         policies: &[(Box<str>, Option<Policy>)],
     ) -> Result<Written, Fault> {
         let transaction = self.shared.begin_write()?;
-        let mut written = Written {
-            state,
-            counts: BTreeMap::new(),
-            namespaces: BTreeMap::new(),
-            emptied: Vec::new(),
-            removed: 0,
-        };
+        let mut written = Written::new(state);
         let mut old_bodies = HashMap::new();
         for (place, ops) in &plan.ops {
             let counts = self
@@ -310,7 +332,7 @@ impl Store {
     }
 
     /// Takes over in memory what is committed now.
-    fn settle(&mut self, written: Written) {
+    pub(super) fn settle(&mut self, written: Written) {
         self.state = written.state;
         for (place, counts) in written.counts {
             if let Some(live) = self.tables.get_mut(&place) {
@@ -368,7 +390,7 @@ impl TableWriter<'_, '_> {
                 .checked_sub(1)
                 .ok_or_else(|| damage(&self.place.name(), None, "more records than counted"))?;
             self.counts.sum = self.counts.sum.wrapping_sub(row.hash);
-            self.count(namespace_of(key), -1);
+            self.written.count(self.place, namespace_of(key), -1);
             let goes = plan.targets.get(index).is_some_and(Option::is_none);
             self.written.removed += u64::from(goes);
         }
@@ -387,7 +409,7 @@ impl TableWriter<'_, '_> {
             } else {
                 self.counts.rows += 1;
                 self.counts.sum = self.counts.sum.wrapping_add(row.hash);
-                self.count(namespace_of(key), 1);
+                self.written.count(self.place, namespace_of(key), 1);
             }
         }
         Ok(())
@@ -399,25 +421,10 @@ impl TableWriter<'_, '_> {
             self.old_bodies.entry(index).or_default().extend(refs);
         }
     }
-
-    fn count(&mut self, namespace: &str, change: i64) {
-        // Keys come in order, so the entry is nearly always the last one of its table.
-        let namespaces = &mut self.written.namespaces;
-        if let Some(mut last) = namespaces.last_entry()
-            && last.key().0 == self.place
-            && &*last.key().1 == namespace
-        {
-            *last.get_mut() += change;
-            return;
-        }
-        *namespaces
-            .entry((self.place, namespace.into()))
-            .or_insert(0) += change;
-    }
 }
 
 /// The namespace of a joined key.
-fn namespace_of(key: &[u8]) -> &str {
+pub(super) fn namespace_of(key: &[u8]) -> &str {
     let namespace = key.split(|byte| *byte == 0).next().unwrap_or_default();
     // It was checked to be ASCII when the name was made.
     std::str::from_utf8(namespace).unwrap_or_default()
@@ -463,7 +470,7 @@ fn refs(place: Place, key: &[u8], value: &[u8]) -> Result<Vec<BodyRef>, Fault> {
 }
 
 /// Counts, state and policies; drops tables that became empty.
-fn write_meta(
+pub(super) fn write_meta(
     transaction: &WriteTransaction,
     written: &mut Written,
     policies: &[(Box<str>, Option<Policy>)],

@@ -27,7 +27,7 @@ const INDEXED: usize = 32;
 
 /// The key has no record.
 const REMOVED: u8 = 1;
-/// The record has large bodies.
+/// The record has large bodies, or had since the table was begun.
 const LARGE: u8 = 2;
 
 /// Changes by key: the last one of each.
@@ -147,7 +147,7 @@ impl Memtable {
     }
 
     /// Takes a change in, in place of the one before it.
-    pub fn put(&mut self, hash: u64, key: &[u8], write: Write<'_>) {
+    pub fn put(&mut self, hash: u64, key: &[u8], mut write: Write<'_>) {
         let chunks = &self.chunks;
         let entry = self.index.entry(
             hash,
@@ -158,6 +158,8 @@ impl Memtable {
         let spot = match entry {
             Entry::Occupied(mut entry) => {
                 let old = *entry.get();
+                write.large |=
+                    split(&self.chunks, old).is_some_and(|(head, _)| head.flags & LARGE != 0);
                 if let Some(gone) = self.bodies.remove(&old.place()) {
                     let gone: usize = gone.iter().map(self::held).sum();
                     self.bytes = self.bytes.saturating_sub(gone);
@@ -207,6 +209,29 @@ impl Memtable {
         };
         self.put(self.hash(key), key, write);
         Ok(())
+    }
+
+    /// Takes in a change of another table, and what an older change of its key held of its bodies.
+    pub fn put_row(&mut self, row: Row<'_>, older: Option<Row<'_>>) {
+        let older = older.filter(|older| older.key == row.key);
+        let mut bodies = row.bodies.to_vec();
+        let kept = older
+            .iter()
+            .filter(|_| row.is_record())
+            .flat_map(|older| older.bodies);
+        for body in kept {
+            let same = |held: &LargeContent| (held.lsn, held.digest) == (body.lsn, body.digest);
+            if !bodies.iter().any(same) {
+                bodies.push(body.clone());
+            }
+        }
+        let write = Write {
+            lsn: row.lsn,
+            value: row.value,
+            large: row.large || older.is_some_and(|older| older.large),
+            bodies,
+        };
+        self.put(row.hash, row.key, write);
     }
 
     /// All changes, each key once, in no order.
@@ -338,7 +363,7 @@ impl<'a> Row<'a> {
         self.value.is_some()
     }
 
-    /// Whether the record has large bodies.
+    /// Whether the record has large bodies, or an earlier one of the key in this table had.
     #[must_use]
     pub fn has_large_bodies(&self) -> bool {
         self.large

@@ -12,6 +12,7 @@
 //! Deliberately absent: any knowledge of what a record means. Expiry is the caller's question; the sweep only
 //! drops tables in which nothing can be alive.
 
+mod ahead;
 mod backend;
 mod backup;
 mod bodies;
@@ -40,6 +41,7 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::{Gone, Removal};
 pub use backend::Source;
 pub use backup::{
     BACKUP_FORMAT, Backup, BackupError, Contents, Copied, Head, Item, verify as verify_backup,

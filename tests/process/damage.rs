@@ -28,7 +28,7 @@ fn files(dir: &Path) -> Vec<(PathBuf, u64)> {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
                 dirs.push(path);
-            } else if name != "lock" && name != "reserve" && !name.ends_with(".tmp") {
+            } else if name != "lock" && !name.starts_with("reserve") && !name.ends_with(".tmp") {
                 let bytes = std::fs::read(&path).unwrap();
                 let end = bytes
                     .iter()

@@ -34,7 +34,8 @@ fn copy(from: &Path, to: &Path) {
         let to = to.join(path.file_name().unwrap());
         if path.is_dir() {
             copy(&path, &to);
-        } else if ![Some("lock"), Some("reserve")].contains(&path.file_name().unwrap().to_str())
+        } else if ![Some("lock"), Some("reserve"), Some("reserve.last")]
+            .contains(&path.file_name().unwrap().to_str())
             && path.extension().is_none_or(|it| it != "tmp")
         {
             std::fs::copy(&path, &to).unwrap();

@@ -41,7 +41,8 @@ const JOURNAL: &str = "journal";
 const DATA: &str = "data";
 const ID: [u8; 16] = *b"a simulated one.";
 const DISK: u64 = 8 << 20;
-const RESERVE: u64 = 256 << 10;
+/// The second is soon used up.
+const RESERVES: [u64; 2] = [256 << 10, 32 << 10];
 /// So many may be held at once.
 const HELD: usize = 8;
 /// Turns in which whatever is asked has to be answered once nothing fails any more.
@@ -167,6 +168,8 @@ pub(super) struct World {
     hurried: bool,
     /// Who decides writes to the journal himself.
     lead: bool,
+    /// Bytes of it.
+    reserve: u64,
     /// What is told meanwhile, where somebody wants to know.
     heard: Option<Vec<(Command, Result<Outcome, Unavailable>)>>,
     pub(super) stats: Stats,
@@ -179,8 +182,10 @@ impl World {
             .start_paused(true)
             .build()
             .unwrap();
+        let mut dice = Dice::new(seed);
         World {
-            dice: Dice::new(seed),
+            reserve: *dice.fork().of(&RESERVES),
+            dice,
             device: Device::new(DISK),
             clock: ManualClock::new(START, 1_000_000),
             running: None,
@@ -208,6 +213,7 @@ impl World {
             clients: self.clients.clone(),
             tickets: self.tickets,
             without: self.without,
+            reserve: self.reserve,
             ..World::new(0)
         }
     }
@@ -222,7 +228,7 @@ impl World {
         let options = Options {
             clock: Source::Manual(self.clock.clone()),
             policies: policies(),
-            reserve: RESERVE,
+            reserve: self.reserve,
             journal: journal::writer::Options {
                 segment_size: 64 << 10,
                 spares: 2,
@@ -826,8 +832,11 @@ impl World {
         let ending = self.dice.below(10);
         let trouble = self.dice.below(turns);
         let busy = 1 + self.dice.below(8) as usize;
-        if self.dice.one_in(6) {
-            self.device.set_free(self.dice.below(400 << 10));
+        // Until somebody frees space, which in a life of large values nobody may.
+        let full = self.clients.heavy && self.dice.one_in(2);
+        if full || self.dice.one_in(6) {
+            let most = if full { 64 << 10 } else { 400 << 10 };
+            self.device.set_free(self.dice.below(most));
         }
         for turn in 0..turns {
             if turn == trouble {
@@ -841,7 +850,7 @@ impl World {
                     _ => {}
                 }
             }
-            if self.dice.one_in(150) {
+            if !full && self.dice.one_in(150) {
                 self.device.set_free(self.dice.below(4 << 20));
             }
             self.turn(busy)?;

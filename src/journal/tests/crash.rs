@@ -430,3 +430,53 @@ fn a_start_on_a_full_disk_never_takes_the_newest_segment_for_a_spare() {
         Rig::again(&rig.disk, 0).unwrap();
     }
 }
+
+fn two_frames() -> Rig {
+    let mut rig = Rig::new();
+    rig.append_of(1000).unwrap();
+    rig.append_of(1000).unwrap();
+    rig
+}
+
+/// Two frames, and a third of which the head is there and not the rest.
+fn torn_rig() -> Rig {
+    let cut = |seed| {
+        let mut rig = two_frames();
+        // The write goes through and its sync does not.
+        rig.disk.fail_after(1);
+        rig.append_of(2000).unwrap_err();
+        rig.disk.crash(seed);
+        rig
+    };
+    let is_torn = |rig: &Rig| read_all(&rig.disk, 0).unwrap().1.torn_tail().is_some();
+    (1..1000).map(cut).find(is_torn).unwrap()
+}
+
+#[test]
+fn a_crash_at_any_operation_of_going_on_in_the_newest_segment_loses_nothing_acknowledged() {
+    for torn in [false, true] {
+        at_every_operation(
+            || {
+                let rig = if torn { torn_rig() } else { two_frames() };
+                rig.disk.set_free(0);
+                (rig.disk.clone(), Some(rig))
+            },
+            |disk, rig, told| {
+                told.created = true;
+                told.log = rig.unwrap().log;
+                let (log, recovery) = read_all(disk, 0)?;
+                assert_eq!(recovery.torn_tail().is_some(), torn);
+                told.log = log;
+                let next = Lsn(recovery.last_lsn().0 + 1);
+                let (mut writer, ..) = recovery.into_writer_in_place(next, options())?;
+                for lsn in next.0..next.0 + 3 {
+                    let mut frame = frame_of(lsn, 1500);
+                    writer.append(&mut frame)?;
+                    let entries = frame.entries().map(|(lsn, entry)| (lsn.0, entry.to_vec()));
+                    told.log.extend(entries);
+                }
+                Ok(())
+            },
+        );
+    }
+}

@@ -282,3 +282,75 @@ fn a_restored_store_begins_above_the_lsns_it_had() {
     let error = refusal(&disk, 900);
     assert!(matches!(error.cause(), Cause::Missing { .. }), "{error}");
 }
+
+/// What a start on a full disk without a spare goes on in.
+fn in_place(disk: &SimDisk, checkpoint: u64) -> Result<Rig, JournalError> {
+    let (log, recovery) = read_all(disk, checkpoint)?;
+    let next = Lsn(recovery.last_lsn().0 + 1);
+    let begun = recovery.into_writer_in_place(next, options())?;
+    let (writer, preparer, room) = begun;
+    Ok(Rig {
+        disk: disk.clone(),
+        writer,
+        preparer,
+        room,
+        log,
+    })
+}
+
+#[test]
+fn without_space_for_a_segment_a_start_goes_on_in_the_newest_one_again_and_again() {
+    let mut rig = Rig::new();
+    rig.append_of(1000).unwrap();
+    rig.disk.set_free(0);
+    let disk = rig.disk.clone();
+    for closed in [true, false, true, false] {
+        let Rig { writer, log, .. } = rig;
+        if closed {
+            writer.close().unwrap();
+        } else {
+            drop(writer);
+            disk.crash(1);
+        }
+        let error = Rig::again(&disk, 0).err().expect("there is no space");
+        assert!(error.is_full(), "{error}");
+        rig = in_place(&disk, 0).unwrap();
+        assert_eq!(rig.log, log);
+        assert_eq!(rig.segments(), [1]);
+        let room = rig.room.available();
+        rig.append_of(1000).unwrap();
+        assert_eq!(rig.room.available(), room - 1000);
+    }
+    // And in a fresh one as soon as there is space.
+    disk.set_free(4 * SIZE);
+    rig.append_thirds(3);
+    assert_eq!(rig.segments(), [1, 2]);
+    let Rig { writer, log, .. } = rig;
+    drop(writer);
+    disk.crash(2);
+    assert_eq!(read_all(&disk, 0).unwrap().0, log);
+}
+
+#[test]
+fn a_segment_is_not_gone_on_in_with_a_gap_or_of_another_size() {
+    let mut rig = Rig::new();
+    rig.append_of(1000).unwrap();
+    let disk = rig.disk.clone();
+    drop(rig);
+    let again = |next: u64, options: Options| {
+        let (_, recovery) = read_all(&disk, 0).unwrap();
+        recovery
+            .into_writer_in_place(Lsn(next), options)
+            .map(|_| ())
+    };
+    let larger = Options {
+        segment_size: 2 * SIZE,
+        ..options()
+    };
+    for (next, options) in [(3, options()), (2, larger)] {
+        let error = again(next, options).unwrap_err();
+        assert!(error.is_full(), "{error}");
+    }
+    assert!(again(1, options()).is_err());
+    again(2, options()).unwrap();
+}

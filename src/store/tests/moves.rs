@@ -5,7 +5,7 @@ use crate::model::policy::Policy;
 use crate::model::record::{KeptResult, Retention, State};
 use crate::model::time::Span;
 use crate::store::samples::{Dice, body, done, pending};
-use crate::store::{Part, StoreError, Swept};
+use crate::store::{Part, Removal, StoreError, Swept, check_backend};
 use std::collections::BTreeMap;
 
 fn at(millis: u64) -> Timestamp {
@@ -544,4 +544,63 @@ fn without_old_bytes(record: &Record, lsn: u64) -> Record {
         },
         None => record.clone(),
     }
+}
+
+#[test]
+fn what_was_removed_since_goes_ahead_of_its_checkpoint_and_its_bodies_where_nothing_refers_to_them()
+{
+    let (disk, mut store) = created();
+    let large = |lsn| {
+        let mut record = finished(lsn);
+        record.result.as_mut().unwrap().body = body(&[7; 20_000], Some(Lsn(lsn)));
+        record
+    };
+    let changes = [
+        ("small", finished(1)),
+        ("open", pending(1)),
+        ("large", large(1)),
+        ("kept", large(1)),
+        ("stays", finished(1)),
+    ];
+    let changes = changes.map(|(name, record)| (key(name), arc(record)));
+    store.checkpoint(checkpoint(1, changes.into())).unwrap();
+    let removal = |name: &str, with_bodies| Removal {
+        key: key(name),
+        with_bodies,
+    };
+    let removals = [
+        removal("kept", false),
+        removal("large", true),
+        removal("never", true),
+        removal("open", false),
+        removal("small", false),
+    ];
+    let mut gone = store.remove_ahead(&removals).unwrap();
+    gone.sort_by(|a, b| a.key.cmp(&b.key));
+    let gone: Vec<_> = gone.into_iter().map(|gone| (gone.key, gone.end)).collect();
+    let end = Some(at(4_600_000));
+    let expected = [
+        (key("large"), end),
+        (key("open"), None),
+        (key("small"), end),
+    ];
+    assert_eq!(gone, expected);
+    assert_eq!(store.checkpoint_lsn(), Lsn(1));
+    assert_eq!(store.remove_ahead(&removals).unwrap(), []);
+    // What a start finds is sound, and covers no more of the journal.
+    drop(store);
+    let (mut store, opened) = Store::open_with_backend(disk.source(), OPTIONS).unwrap();
+    assert_eq!((opened.checkpoint, opened.records), (Lsn(1), 2));
+    let report = check_backend(&disk.source(), OPTIONS).unwrap();
+    assert_eq!(report.findings, []);
+    let left = [
+        (key("kept"), without_bytes(&large(1))),
+        (key("stays"), finished(1)),
+    ];
+    assert_holds(&disk, &store, &left);
+    // The checkpoint that covers the removals finds them done.
+    let removed = removals.map(|removal| (removal.key, None));
+    let committed = store.checkpoint(checkpoint(2, removed.into())).unwrap();
+    assert_eq!((committed.removed, committed.records), (1, 1));
+    assert_holds(&disk, &store, &[(key("stays"), finished(1))]);
 }
