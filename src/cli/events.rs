@@ -86,8 +86,15 @@ impl Events {
                         kept.write()?;
                     }
                 }
-                None if self.server.json => show::print(&[&*line, b"\n"].concat())?,
-                None => show::print(text(&line).as_bytes())?,
+                None => {
+                    let shown = match self.server.json {
+                        true => [&*line, b"\n"].concat(),
+                        false => text(&line).into_bytes(),
+                    };
+                    if !show::more(&shown)? {
+                        return Ok(Exit::Success);
+                    }
+                }
             }
         }
         if let Some(kept) = &mut kept {

@@ -59,7 +59,7 @@ impl Explain {
             let name = show::plain(&Value::String(self.key.shown()));
             text(&name, &record, &told)
         };
-        show::print(text.as_bytes())?;
+        show::page(text.as_bytes())?;
         Ok(if found { Exit::Success } else { Exit::Failure })
     }
 }

@@ -43,7 +43,7 @@ impl Get {
         let answer = self.server.send(&request)?;
         let exit = show::exit(&answer);
         if exit == Exit::Success {
-            show::print(&answer.body)?;
+            show::page(&answer.body)?;
             return Ok(exit);
         }
         let attempt = format!("no {} to print", what.trim_start_matches('/'));

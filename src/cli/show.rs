@@ -12,7 +12,12 @@ use super::{Exit, Failure};
 /// # Errors
 /// There was no answer, or it could not be printed.
 pub(super) fn answer(server: &Server, request: &Request) -> Result<Exit, Failure> {
-    shown(server, &server.send(request)?)
+    let answer = server.send(request)?;
+    if request.method == "GET" {
+        more(&whole(server, &answer))?;
+        return Ok(exit(&answer));
+    }
+    shown(server, &answer)
 }
 
 /// Prints an answer and tells the exit code.
@@ -20,15 +25,16 @@ pub(super) fn answer(server: &Server, request: &Request) -> Result<Exit, Failure
 /// # Errors
 /// It could not be printed.
 pub(super) fn shown(server: &Server, answer: &Answer) -> Result<Exit, Failure> {
-    let text = if server.json {
-        let mut body = answer.body.clone();
-        body.push(b'\n');
-        body
+    print(&whole(server, answer))?;
+    Ok(exit(answer))
+}
+
+fn whole(server: &Server, answer: &Answer) -> Vec<u8> {
+    if server.json {
+        [&*answer.body, b"\n"].concat()
     } else {
         text(answer).into_bytes()
-    };
-    print(&text)?;
-    Ok(exit(answer))
+    }
 }
 
 /// Prints to standard output.
@@ -49,13 +55,22 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), Failure> {
 /// # Errors
 /// It cannot be written, for another reason.
 pub(super) fn page(bytes: &[u8]) -> Result<(), Failure> {
+    more(bytes).map(|_| ())
+}
+
+/// The same, and tells whether anybody reads on.
+///
+/// # Errors
+/// As [`page`].
+pub(super) fn more(bytes: &[u8]) -> Result<bool, Failure> {
     let mut stdout = io::stdout();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
             let next = "say where to with > FILE";
             Err(Failure::new(Exit::Failure, "cannot print", error, next))
         }
-        _ => Ok(()),
     }
 }
 

@@ -37,8 +37,8 @@ impl Stats {
             if answer.outcome.as_deref() != Some("ok") {
                 return events::refused(&answer);
             }
-            if self.server.json {
-                show::print(&[&*answer.body, b"\n"].concat())?;
+            let read_on = if self.server.json {
+                show::more(&[&*answer.body, b"\n"].concat())?
             } else {
                 let figures: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
                 let mut text = text(&figures);
@@ -46,9 +46,9 @@ impl Stats {
                     // Clears the screen first.
                     text.insert_str(0, "\x1b[H\x1b[2J");
                 }
-                show::print(text.as_bytes())?;
-            }
-            if !self.watch {
+                show::more(text.as_bytes())?
+            };
+            if !self.watch || !read_on {
                 return Ok(Exit::Success);
             }
             std::thread::sleep(EVERY);

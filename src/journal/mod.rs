@@ -8,7 +8,8 @@
 //! * Every checksum is seeded by store, segment number and place, so nothing left over in a recycled segment
 //!   ever verifies, nor does a frame that was copied into another's entries.
 //! * A segment number is used once. The highest ever begun is recorded, so a lost segment is noticed.
-//! * Nobody appends to an old tail: every start begins a fresh segment, whose header says where the journal ended.
+//! * Nobody appends to an old tail: every start begins a fresh segment, whose header says where the journal ended. On a
+//!   disk without space for one it goes on in the newest, once what lies behind the last frame is zeros on the disk.
 //! * Nothing needs space that is not allocated yet, except making a spare.
 //!
 //! In reading order: [`disk`] is all that the journal asks of a file system, [`frame`] and [`segment`] are the

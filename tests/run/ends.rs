@@ -1,6 +1,10 @@
 //! How a run ends when something else does: the claim, the server, onced itself.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Child;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use super::{House, command, lives, ran, signal, until};
 use crate::support::Server;
@@ -156,4 +160,100 @@ fn an_outcome_that_cannot_be_told_within_the_lease_is_no_success() {
     server.kill9();
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(75));
+}
+
+/// Something between a run and its server, as a proxy is: what it answers in the server's place, by request line.
+fn proxy(server: SocketAddr, refuses: fn(&str) -> Option<&'static str>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut client = BufReader::new(stream.unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                client.read_line(&mut head).unwrap();
+            }
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(": ")?;
+                (name.eq_ignore_ascii_case("content-length")).then(|| value.parse().ok())?
+            });
+            let mut body = vec![0; length.unwrap_or(0)];
+            client.read_exact(&mut body).unwrap();
+            let answer = match refuses(head.lines().next().unwrap()) {
+                Some(status) => {
+                    format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                        .into_bytes()
+                }
+                None => {
+                    let mut up = TcpStream::connect(server).unwrap();
+                    // One request a connection, so that the end of the answer is the end of it.
+                    let line_end = head.find("\r\n").unwrap() + 2;
+                    head.insert_str(line_end, "connection: close\r\n");
+                    up.write_all(head.as_bytes()).unwrap();
+                    up.write_all(&body).unwrap();
+                    let mut answer = Vec::new();
+                    up.read_to_end(&mut answer).unwrap();
+                    answer
+                }
+            };
+            let _ = client.get_mut().write_all(&answer);
+        }
+    });
+    address
+}
+
+#[test]
+fn what_a_proxy_says_in_the_servers_place_is_no_outcome() {
+    static TRIES: AtomicU32 = AtomicU32::new(0);
+    let house = House::new();
+    let address = proxy(house.server.http_address(), |line| {
+        let first = || TRIES.fetch_add(1, Ordering::Relaxed) < 2;
+        (line.contains("/complete") && first()).then_some("502 Bad Gateway")
+    });
+    let url = format!("http://{address}");
+    let ran = ran(&mut command(
+        house.folder.path(),
+        &url,
+        &["--lease", "30s"],
+        "true",
+    ));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(house.record()["state"], "done");
+}
+
+#[test]
+fn a_lease_that_was_asked_for_is_kept_where_the_record_may_not_be_read() {
+    let house = House::new();
+    let address = proxy(house.server.http_address(), |line| {
+        line.starts_with("GET").then_some("403 Forbidden")
+    });
+    let url = format!("http://{address}");
+    let options = ["--lease", "1s"];
+    let script = "echo > began; until [ -e go ]; do sleep 0.01; done";
+    let mut run = command(house.folder.path(), &url, &options, script)
+        .spawn()
+        .unwrap();
+    house.written("began");
+    // For twice as long as it holds without a renewal.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let other = house.server.http().post("/v1/claims/default/k", b"");
+        assert_eq!(other.outcome(), "busy", "after {:?}", begun.elapsed());
+    }
+    std::fs::write(house.path("go"), "").unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    assert_eq!(house.record()["state"], "done");
+}
+
+#[test]
+fn a_signal_after_the_command_has_ended_does_not_keep_its_outcome_from_the_server() {
+    let house = House::new();
+    // What is left behind is asked to end, and does not: the signal comes meanwhile.
+    let left = "trap \"echo > asked\" TERM; echo > left; while :; do sleep 0.05; done";
+    let script = format!("sh -c '{left}' & until [ -e left ]; do sleep 0.01; done");
+    let run = house.start(&["--lease", "30s", "--grace", "1s"], &script);
+    house.written("asked");
+    signal(run.id(), "TERM");
+    let (_, text) = stderr(run);
+    assert_eq!(house.record()["state"], "done", "{text}");
 }

@@ -17,8 +17,10 @@ use crate::model::time::Span;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two tries at a server that does not answer.
 const RETRY: Duration = Duration::from_millis(500);
-/// The lease that is kept to where the server does not tell the record's: the built-in default (SPEC 5).
-const LEASE: Duration = Duration::from_secs(60);
+/// How long the server may take to tell the record's lease: the command waits for it.
+const TOLD: Duration = Duration::from_secs(1);
+/// The lease that is kept to where it is not known: so short that renewals come in time for any but the shortest.
+const UNKNOWN: Duration = Duration::from_millis(1500);
 
 /// What the claim asks for, as it was typed.
 #[derive(Debug)]
@@ -87,10 +89,10 @@ impl Held {
         let mut request = self.request("POST", "", given)?;
         request.wait = wait;
         let patience = PATIENCE.saturating_add(wait);
-        let answer = match self.ask(request.clone(), patience).await {
+        let answer = match self.ask_onced(request.clone(), patience).await {
             Err(failure) if failure.exit == Exit::Unavailable => {
                 sleep(RETRY).await;
-                self.ask(request, patience).await
+                self.ask_onced(request, patience).await
             }
             other => other,
         }?;
@@ -116,7 +118,11 @@ impl Held {
                 next,
             ));
         };
-        let lease = self.lease().await.unwrap_or(LEASE);
+        let asked = options.lease.as_deref().map(Span::parse);
+        let lease = match asked {
+            Some(Ok(span)) => Duration::from_millis(span.as_millis()),
+            _ => self.lease().await.unwrap_or(UNKNOWN),
+        };
         Ok(Claimed::Acquired(Grant {
             token,
             attempt,
@@ -124,10 +130,10 @@ impl Held {
         }))
     }
 
-    /// The lease of the record: a policy may have set it.
+    /// The lease of the record, which a policy has set. Who may claim may not always read.
     async fn lease(&self) -> Option<Duration> {
         let request = self.request("GET", "", []).ok()?;
-        let answer = self.ask(request, PATIENCE).await.ok()?;
+        let answer = self.ask(request, TOLD).await.ok()?;
         let lease = json(&answer).get("lease_ms")?.as_u64()?;
         Some(Duration::from_millis(lease))
     }
@@ -245,7 +251,8 @@ impl Held {
             let mut told = false;
             loop {
                 let problem = match self.ask(request.clone(), PATIENCE).await {
-                    Ok(answer) if show::exit(&answer) != Exit::Unavailable => return answer,
+                    // What is between here and the server may answer in its place, and has decided nothing.
+                    Ok(answer) if is_decided(&answer) => return answer,
                     Ok(answer) => said(&answer),
                     Err(failure) => failure.to_string(),
                 };
@@ -307,6 +314,15 @@ impl Held {
         })
     }
 
+    /// The same as [`Held::ask`], and what a proxy says of a server that it does not reach is no answer.
+    async fn ask_onced(&self, request: Request, within: Duration) -> Result<Answer, Failure> {
+        let answer = self.ask(request, within).await?;
+        if answer.outcome.is_none() && (answer.status >= 500 || answer.status == 429) {
+            return Err(unanswered(format_args!("HTTP {}", answer.status)));
+        }
+        Ok(answer)
+    }
+
     /// One request, on a thread of its own: what is asked blocks.
     async fn ask(&self, request: Request, within: Duration) -> Result<Answer, Failure> {
         let server = Arc::clone(&self.server);
@@ -322,6 +338,11 @@ impl Held {
 fn unanswered(cause: impl std::fmt::Display) -> Failure {
     let next = "whether it was decided is not known";
     Failure::new(Exit::Unavailable, "no answer from the server", cause, next)
+}
+
+/// Whether the server said what became of it.
+fn is_decided(answer: &Answer) -> bool {
+    answer.outcome.is_some() && show::exit(answer) != Exit::Unavailable
 }
 
 fn json(answer: &Answer) -> Value {

@@ -34,6 +34,8 @@ use crate::model::time::Span;
 /// What the shell's tools exit with for a command that is not there, and for one that cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
+/// What telling the server the outcome has at least, whatever signals come.
+const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// Run a command once per key
 #[derive(Args, Debug)]
@@ -227,11 +229,26 @@ impl Run {
                         held.fail(grant, why, self.retry_in, bury).await
                     }
                 };
+                tokio::pin!(settle);
+                // The command has ended: to stop now, for this signal or one that came since, would have it run again.
                 tokio::select! {
-                    settled = settle => settled,
+                    settled = &mut settle => settled,
                     signal = signals.next() => {
-                        tell(format_args!("stopped before the server knew the outcome"));
-                        return Ok(ended_by(signal));
+                        let again = async {
+                            sleep(AT_LEAST).await;
+                            signals.next().await
+                        };
+                        let grace = Duration::from_millis(self.grace.as_millis());
+                        let told = tokio::select! {
+                            settled = &mut settle => Some(settled),
+                            () = sleep(grace.max(AT_LEAST)) => None,
+                            _ = again => None,
+                        };
+                        let Some(settled) = told else {
+                            tell(format_args!("stopped before the server knew the outcome"));
+                            return Ok(ended_by(signal));
+                        };
+                        settled
                     }
                 }
             }
